@@ -1,0 +1,118 @@
+package fence
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+)
+
+// State is what every answer about a resource tells.
+type State struct {
+	// Resource is the canonical name: rows/public.wallets/42 or objects/reports/2026/a.csv.
+	Resource string
+	// Lease is the name of the lease that protects the resource.
+	Lease string
+	// Mark is the highest token accepted for it, 0 if it was never written.
+	Mark Token
+	// MarkedBy and WrittenAt tell who wrote the mark, and when by the ledger's clock.
+	MarkedBy  string
+	WrittenAt time.Time
+}
+
+// Access is who touches a resource. A read carries a token only when the reader wants to be refused once its
+// grant is no longer the newest.
+type Access struct {
+	Principal string
+	Token     Token
+}
+
+// RowName names a row as a client does.
+type RowName struct {
+	// Table is a table's name, quoted as in SQL where it needs quoting; without a schema it is in public.
+	Table string
+	// Key holds the decoded parts of the primary key, in its order.
+	Key []string
+}
+
+// Op is what a write does to its resource.
+type Op string
+
+// The writes. OpPatch changes some columns of a row, OpPut replaces or creates the resource.
+const (
+	OpPatch  Op = "patch"
+	OpPut    Op = "put"
+	OpDelete Op = "delete"
+)
+
+// RowWrite is a fenced write of one row.
+type RowWrite struct {
+	Op  Op
+	Row RowName
+	Access
+	If Condition
+	// Columns are the names in Body, each once; Body is the JSON object as it was sent. Both are empty for a
+	// delete.
+	Columns []string
+	Body    json.RawMessage
+}
+
+// Row is a row as it stands after a read or a write.
+type Row struct {
+	State
+	// JSON is the row as one JSON object with every digit that PostgreSQL has; nil when there is no row.
+	JSON json.RawMessage
+	// Created tells an insert from a replacement, Replayed an answer that is given again.
+	Created, Replayed bool
+}
+
+// ObjectName names an object.
+type ObjectName struct{ Bucket, Key string }
+
+// ObjectHeader is what is kept beside an object's bytes. The JSON names are those of the ledger.
+type ObjectHeader struct {
+	ContentType        string            `json:"content_type,omitempty"`
+	ContentEncoding    string            `json:"content_encoding,omitempty"`
+	ContentDisposition string            `json:"content_disposition,omitempty"`
+	CacheControl       string            `json:"cache_control,omitempty"`
+	Meta               map[string]string `json:"meta,omitempty"`
+}
+
+// ObjectWrite is a fenced write of one object.
+type ObjectWrite struct {
+	Op     Op
+	Object ObjectName
+	Access
+	If     Condition
+	Header ObjectHeader
+	// Body is read to its end or to the first error; nil for a delete.
+	Body io.Reader
+	// Size is the body's length in bytes, -1 when it is not known beforehand.
+	Size int64
+	// SHA256 and MD5 are what the client says of its body; nil when it says nothing.
+	SHA256, MD5 []byte
+}
+
+// Object is an object's pointer as it stands after a read or a write.
+type Object struct {
+	State
+	ObjectName
+	// Blob names the bytes in the blob store; empty after a delete.
+	Blob   string
+	Size   int64
+	SHA256 string // hex
+	Header ObjectHeader
+	// ModifiedAt is when the object's present bytes were published, by the ledger's clock.
+	ModifiedAt time.Time
+	// Created tells a first body from a replacement, Replayed an answer that is given again.
+	Created, Replayed bool
+}
+
+// Blob is a stored body whose length and checksum were verified.
+type Blob struct {
+	ID     string
+	Size   int64
+	SHA256 [32]byte
+}
+
+// Garbage is a blob that no object refers to.
+type Garbage struct{ ID, Bucket string }
