@@ -114,5 +114,8 @@ type Blob struct {
 	SHA256 [32]byte
 }
 
-// Garbage is a blob that no object refers to.
-type Garbage struct{ ID, Bucket string }
+// Garbage is a blob that no object refers to, and how often its bytes were deleted so far.
+type Garbage struct {
+	ID, Bucket string
+	Deletions  int
+}

@@ -1,0 +1,160 @@
+package stores
+
+import (
+	"cmp"
+	"context"
+	"crypto/md5"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// ObjectsConfig tunes Objects.
+type ObjectsConfig struct {
+	// MaxSize is the length in bytes of the longest body. Defaults to 64 GiB.
+	MaxSize int64
+	// UploadLimit is how long storing one body may take. Defaults to 12 h.
+	UploadLimit time.Duration
+	// DownloadLimit is how long reading one body may take. Defaults to 12 h.
+	DownloadLimit time.Duration
+}
+
+// The bounds that the collector's grace period is held against.
+const (
+	DefaultUploadLimit   = 12 * time.Hour
+	DefaultDownloadLimit = 12 * time.Hour
+)
+
+const (
+	defaultMaxSize = 64 << 30
+
+	// abortTimeout bounds giving up an intent after a write came to nothing. When it does not succeed in time the
+	// collector does it later.
+	abortTimeout = 5 * time.Second
+)
+
+func (c ObjectsConfig) withDefaults() ObjectsConfig {
+	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
+	c.UploadLimit = cmp.Or(c.UploadLimit, DefaultUploadLimit)
+	c.DownloadLimit = cmp.Or(c.DownloadLimit, DefaultDownloadLimit)
+	return c
+}
+
+func (c ObjectsConfig) validate() error {
+	if c.MaxSize < 0 || c.UploadLimit < 0 || c.DownloadLimit < 0 {
+		return fmt.Errorf("objects: the limits must be positive: size %d, upload %v, download %v", c.MaxSize, c.UploadLimit, c.DownloadLimit)
+	}
+	return nil
+}
+
+// Objects joins the ledger's pointers and a blob store.
+type Objects struct {
+	pointers Pointers
+	blobs    Blobs
+	cfg      ObjectsConfig
+}
+
+// NewObjects returns Objects over a ledger and a blob store.
+func NewObjects(p Pointers, b Blobs, cfg ObjectsConfig) (*Objects, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Objects{pointers: p, blobs: b, cfg: cfg}, nil
+}
+
+// Object reads an object's pointer and mark.
+func (o *Objects) Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error) {
+	return o.pointers.Object(ctx, name, by)
+}
+
+// ObjectMark reads the mark of an object whether the object exists or not.
+func (o *Objects) ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error) {
+	return o.pointers.ObjectMark(ctx, name)
+}
+
+// CheckWrite refuses, before its body is read, a write that would be refused anyway: by the ledger, or because of
+// what it says of its body.
+func (o *Objects) CheckWrite(ctx context.Context, w fence.ObjectWrite) error {
+	if err := o.checkBody(w); err != nil {
+		return err
+	}
+	return o.pointers.CheckWrite(ctx, w)
+}
+
+func (o *Objects) checkBody(w fence.ObjectWrite) error {
+	switch {
+	case w.Op == fence.OpDelete:
+		return nil
+	case w.Op != fence.OpPut:
+		return fence.Errorf(fence.CodeInvalidRequest, "an object can be put and deleted, not %q", w.Op)
+	case w.Size < -1:
+		return fence.Errorf(fence.CodeInvalidRequest, "a body cannot have %d bytes", w.Size).In("size")
+	case w.Size > o.cfg.MaxSize:
+		return o.errTooLarge()
+	case w.SHA256 != nil && len(w.SHA256) != sha256.Size:
+		return fence.Errorf(fence.CodeInvalidRequest, "a SHA-256 has %d bytes, not %d", sha256.Size, len(w.SHA256)).In("sha256")
+	case w.MD5 != nil && len(w.MD5) != md5.Size:
+		return fence.Errorf(fence.CodeInvalidRequest, "an MD5 has %d bytes, not %d", md5.Size, len(w.MD5)).In("md5")
+	}
+	return nil
+}
+
+func (o *Objects) errTooLarge() error {
+	return fence.Errorf(fence.CodeTooLarge, "an object has at most %d bytes", o.cfg.MaxSize)
+}
+
+// WriteObject puts or deletes an object. A put stores its body under a new id and publishes it only when length
+// and checksums are right (I6); every error but fence.CodeOutcomeUnknown published nothing (I7).
+func (o *Objects) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
+	if err := o.CheckWrite(ctx, w); err != nil {
+		return fence.Object{}, err
+	}
+	if w.Op == fence.OpDelete {
+		return o.pointers.DeleteObject(ctx, w)
+	}
+	id, err := o.pointers.BeginBlob(ctx, w.Object.Bucket, w.Principal)
+	if err != nil {
+		return fence.Object{}, fmt.Errorf("begin blob: %w", err)
+	}
+	blob, err := o.store(ctx, id, w)
+	if err != nil {
+		o.abort(ctx, id)
+		return fence.Object{}, err
+	}
+	obj, err := o.pointers.PutObject(ctx, w, blob)
+	switch {
+	case fence.CodeOf(err) == fence.CodeOutcomeUnknown:
+		// The pointer may refer to the blob by now, or soon.
+	case err != nil, obj.Replayed && obj.Blob != id:
+		o.abort(ctx, id)
+	}
+	return obj, err
+}
+
+// abort gives up the intent of a blob that nothing refers to. The ledger leaves one alone that is not pending, so
+// that no answer of a flip can make this lose a published blob.
+func (o *Objects) abort(ctx context.Context, id string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	// An error is of no consequence to the write: the collector gives up what stays pending too long.
+	_ = o.pointers.AbortBlob(ctx, id)
+}
+
+// Open reads length bytes of the object's body from offset. Reading fails once the download limit has passed, after
+// which the collector may delete bytes that were replaced meanwhile.
+func (o *Objects) Open(ctx context.Context, obj fence.Object, offset, length int64) (io.ReadCloser, error) {
+	if offset < 0 || length < 0 || offset > obj.Size-length {
+		return nil, fence.Errorf(fence.CodeRangeNotSatisfiable, "the object has %d bytes, not %d from %d", obj.Size, length, offset)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, o.cfg.DownloadLimit, errDownloadLimit)
+	r, err := o.blobs.Open(ctx, obj.Bucket, obj.Blob, offset, length)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("open blob: %w", err)
+	}
+	return &download{body: NewBody(ctx, r, length), length: length, close: r.Close, cancel: cancel}, nil
+}

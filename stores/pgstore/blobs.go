@@ -1,0 +1,76 @@
+package pgstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// BeginBlob records the intent to store a blob and returns its id, unique for ever.
+func (s *Store) BeginBlob(ctx context.Context, bucket, principal string) (string, error) {
+	var id string
+	err := s.query(ctx, "INSERT INTO fence.blobs (bucket, principal) VALUES ($1, $2) RETURNING id::text", []any{bucket, principal}, &id)
+	if fence.CodeOf(err) == fence.CodeOutcomeUnknown {
+		// An intent that nobody knows is given up by its age; the write has changed nothing.
+		return "", fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
+	}
+	return id, err
+}
+
+// AbortBlob gives a pending intent up. One that is not pending is left alone.
+func (s *Store) AbortBlob(ctx context.Context, id string) error {
+	return s.exec(ctx, "UPDATE fence.blobs SET state = 'aborted', state_at = now() WHERE id = $1 AND state = 'pending'", id)
+}
+
+// AbortStale gives up pending intents older than age, at most limit of them, and returns how many.
+func (s *Store) AbortStale(ctx context.Context, age time.Duration, limit int) (int, error) {
+	var n int
+	err := s.query(ctx, `WITH stale AS (SELECT id FROM fence.blobs WHERE state = 'pending' AND state_at < now() - $1::interval
+			ORDER BY state_at LIMIT $2 FOR UPDATE SKIP LOCKED),
+		aborted AS (UPDATE fence.blobs b SET state = 'aborted', state_at = now() FROM stale WHERE b.id = stale.id AND b.state = 'pending' RETURNING 1)
+		SELECT count(*) FROM aborted`, []any{age, limit}, &n)
+	return n, err
+}
+
+// Collectable returns blobs that nothing refers to and that have been garbage or aborted, or deleted once, for longer
+// than grace by the ledger's clock. Neither state is ever left for another, so what it returns stays collectable.
+func (s *Store) Collectable(ctx context.Context, grace time.Duration, limit int) ([]fence.Garbage, error) {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	rows, err := conn.Query(ctx, `SELECT b.id::text, b.bucket, b.deletions::int FROM fence.blobs b
+		WHERE b.state IN ('garbage', 'aborted') AND b.state_at < now() - $1::interval
+		  AND NOT EXISTS (SELECT 1 FROM fence.objects o WHERE o.blob = b.id)
+		ORDER BY b.state_at LIMIT $2 FOR UPDATE OF b SKIP LOCKED`, grace, limit)
+	if err != nil {
+		return nil, classifyRead(err)
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[fence.Garbage])
+	return list, classifyRead(err)
+}
+
+// Collected records that the blob's bytes were deleted. After the second time the ledger forgets the blob: a late PUT
+// that landed after the first has been deleted too. A deletion that another collector has recorded does not count
+// again: the second must come a grace period after the first.
+func (s *Store) Collected(ctx context.Context, g fence.Garbage) error {
+	if g.Deletions > 0 {
+		return s.exec(ctx, "DELETE FROM fence.blobs WHERE id = $1 AND state IN ('garbage', 'aborted') AND deletions = $2", g.ID, g.Deletions)
+	}
+	return s.exec(ctx, `UPDATE fence.blobs SET deletions = 1, state_at = now()
+		WHERE id = $1 AND state IN ('garbage', 'aborted') AND deletions = 0`, g.ID)
+}
+
+func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	_, err = conn.Exec(ctx, sql, args...)
+	return classify(err)
+}

@@ -1,0 +1,149 @@
+package pgstore
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// SQLSTATEs that the ledger's functions raise.
+const (
+	stateStale          = "FG001"
+	stateSpent          = "FG002"
+	stateEnded          = "FG003"
+	stateUnissued       = "FG005"
+	stateNotProtected   = "FG007"
+	stateInvalid        = "FG008"
+	stateInvalidToken   = "FG009"
+	stateChangedNothing = "FG010"
+	stateUploadExpired  = "FG012"
+	stateExistence      = "FG013"
+)
+
+// SQLSTATEs of PostgreSQL that are told apart.
+const (
+	stateUniqueViolation = "23505"
+	stateNotNull         = "23502"
+	stateLockTimeout     = "55P03"
+	stateSerialization   = "40001"
+	stateDeadlock        = "40P01"
+	stateReadOnly        = "25006"
+	stateForbidden       = "42501"
+)
+
+// classify turns an error of the database into an outcome. An error that the server reported for the transaction
+// undid it. Anything else leaves the outcome open, unless nothing was sent.
+func classify(err error) error {
+	if err == nil || errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	var known *fence.Error
+	if errors.As(err, &known) {
+		return err
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		if pgconn.SafeToRetry(err) {
+			return fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
+		}
+		return fence.Wrap(fence.CodeOutcomeUnknown, err, "PostgreSQL did not confirm: repeat with the same token to learn the outcome")
+	}
+	if pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
+		return fence.Wrap(fence.CodeOutcomeUnknown, err, "PostgreSQL ended the session: repeat with the same token to learn the outcome")
+	}
+	return classifyState(pg)
+}
+
+// classifyRead is classify for statements that change nothing: their outcome is never open.
+func classifyRead(err error) error {
+	err = classify(err)
+	var e *fence.Error
+	if errors.As(err, &e) && e.Code == fence.CodeOutcomeUnknown {
+		return fence.Wrap(fence.CodeUnavailable, e.Err, "PostgreSQL does not answer")
+	}
+	return err
+}
+
+func classifyState(pg *pgconn.PgError) *fence.Error {
+	switch pg.Code {
+	case stateStale:
+		return fence.Wrap(fence.CodeStaleToken, pg, "%s", pg.Message)
+	case stateSpent:
+		return fence.Wrap(fence.CodeSpentToken, pg, "%s", pg.Message)
+	case stateEnded:
+		return fence.Wrap(fence.CodeGrantEnded, pg, "%s", pg.Message)
+	case stateUnissued:
+		return fence.Wrap(fence.CodeUnissuedToken, pg, "%s", pg.Message)
+	case stateNotProtected:
+		return fence.Wrap(fence.CodeNotFound, pg, "%s", pg.Message)
+	case stateInvalid:
+		return invalid(pg, pg.ColumnName)
+	case stateInvalidToken:
+		return fence.Wrap(fence.CodeInvalidToken, pg, "%s", pg.Message)
+	case stateUploadExpired:
+		return fence.Wrap(fence.CodeUploadExpired, pg, "%s", pg.Message)
+	case stateExistence:
+		return fence.Wrap(fence.CodePreconditionFailed, pg, "%s", pg.Message)
+	case stateForbidden:
+		return fence.Wrap(fence.CodeForbidden, pg, "%s", pg.Message)
+	case stateReadOnly:
+		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL is read-only")
+	case stateSerialization, stateDeadlock:
+		return fence.Wrap(fence.CodeContention, pg, "another transaction was in the way")
+	case stateLockTimeout, "57014":
+		return fence.Wrap(fence.CodeContention, pg, "a lock was not free in time")
+	case "P0001":
+		// A trigger of the table's owner refused the write in its own words.
+		return fence.Wrap(fence.CodeConstraintViolation, pg, "%s", pg.Message)
+	}
+	switch pg.Code[:2] {
+	case "22", "54":
+		return invalid(pg, pg.ColumnName)
+	case "23":
+		return violation(pg)
+	case "53", "57", "58":
+		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL cannot serve this now")
+	}
+	return fence.Wrap(fence.CodeInternal, pg, "PostgreSQL refused the statement")
+}
+
+func invalid(pg *pgconn.PgError, field string) *fence.Error {
+	message := pg.Message
+	if pg.Hint != "" {
+		message += ". " + pg.Hint
+	}
+	return fence.Wrap(fence.CodeInvalidRequest, pg, "%s", message).In(field)
+}
+
+func violation(pg *pgconn.PgError) *fence.Error {
+	e := fence.Wrap(fence.CodeConstraintViolation, pg, "%s", pg.Message).In(pg.ColumnName)
+	e.Constraint = pg.ConstraintName
+	if e.Constraint == "" && pg.Code == stateNotNull {
+		e.Constraint = pg.ColumnName + " not null"
+	}
+	return e
+}
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// violates reports whether err is a violation of the unique constraint.
+func violates(err error, constraint string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == stateUniqueViolation && pg.ConstraintName == constraint
+}
+
+// undefinedObject reports errors that a description of a table older than the table itself explains.
+func undefinedObject(err error) bool {
+	state := sqlState(err)
+	return state == "0A000" || strings.HasPrefix(state, "42") && state != stateForbidden
+}

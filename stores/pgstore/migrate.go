@@ -1,0 +1,99 @@
+package pgstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // database/sql driver "pgx", for goose
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+
+	"github.com/fencegate/fencegate/migrations"
+)
+
+// Migration is one step of the ledger's schema.
+type Migration struct {
+	Version int64
+	Name    string
+	Applied bool
+}
+
+// Migrate brings the ledger's schema up to date and returns what it applied. Several may run at once: they wait for
+// each other.
+func Migrate(ctx context.Context, url string) ([]Migration, error) {
+	var done []Migration
+	err := withGoose(ctx, url, true, func(p *goose.Provider) error {
+		results, err := p.Up(ctx)
+		for _, r := range results {
+			done = append(done, Migration{Version: r.Source.Version, Name: r.Source.Path, Applied: r.Error == nil})
+		}
+		return err
+	})
+	return done, err
+}
+
+// MigrationStatus lists the migrations and whether each has been applied. It changes nothing.
+func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
+	var list []Migration
+	err := withGoose(ctx, url, false, func(p *goose.Provider) error {
+		var applied int64
+		if exists, err := ledgerExists(ctx, url); err != nil {
+			return err
+		} else if exists {
+			if applied, err = p.GetDBVersion(ctx); err != nil {
+				return err
+			}
+		}
+		for _, s := range p.ListSources() {
+			list = append(list, Migration{Version: s.Version, Name: s.Path, Applied: s.Version <= applied})
+		}
+		return nil
+	})
+	return list, err
+}
+
+func withGoose(ctx context.Context, url string, create bool, f func(*goose.Provider) error) (err error) {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	defer db.Close()
+	if create {
+		if err := createSchema(ctx, db); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+	}
+	locker, err := lock.NewPostgresSessionLocker()
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS,
+		goose.WithTableName("fence.schema_version"), goose.WithSessionLocker(locker), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	if err := f(p); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
+	return nil
+}
+
+// createSchema makes the schema that goose keeps its own table in. Two that run at once may both find it missing.
+func createSchema(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS fence")
+	if state := sqlState(err); state == stateUniqueViolation || state == "42P06" {
+		return nil
+	}
+	return err
+}
+
+func ledgerExists(ctx context.Context, url string) (exists bool, err error) {
+	db, err := sql.Open("pgx", url)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	err = db.QueryRowContext(ctx, "SELECT to_regclass('fence.schema_version') IS NOT NULL").Scan(&exists)
+	return exists, err
+}

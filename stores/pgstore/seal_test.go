@@ -1,0 +1,126 @@
+package pgstore_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// TestSealedAtGrant races writes with what voids their tokens (a grant, a release, a break) with random delays. After
+// the call that voided a grant has returned, no write of it may commit (I2): the balance is a counter that each
+// committed write raises, read when the call returned and again when all writes have ended.
+func TestSealedAtGrant(t *testing.T) {
+	w := newWorld(t)
+	rounds := 1500
+	if testing.Short() {
+		rounds = 150
+	}
+	if v := race(t, w, rounds, admitStatement); v > 0 {
+		t.Errorf("I2: %d of %d voided grants wrote afterwards", v, rounds)
+	}
+}
+
+// TestSealCanBreak shows that the race finds what only looks safe: without it TestSealedAtGrant would prove nothing.
+func TestSealCanBreak(t *testing.T) {
+	for name, statement := range map[string]string{
+		"GrantJoinedWithoutALock": `UPDATE wallets SET balance = balance + 1 FROM fence.grants g, pg_sleep($2)
+			WHERE id = 42 AND g.lease = 'wallet:42' AND g.ended_at IS NULL AND g.blocks @> $1::bigint`,
+		"LockInTheSameStatement": `WITH l AS MATERIALIZED (SELECT pg_sleep($2), pg_advisory_xact_lock_shared(fence.lease_lock('wallet:42')))
+			UPDATE wallets SET balance = balance + 1 FROM l, fence.grants g
+			WHERE id = 42 AND g.lease = 'wallet:42' AND g.ended_at IS NULL AND g.blocks @> $1::bigint`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if v := race(t, w, 300, func(context.Context) string { return statement }); v == 0 {
+				t.Error("the race found no violation")
+			} else {
+				t.Logf("%d of 300 voided grants wrote afterwards", v)
+			}
+		})
+	}
+}
+
+func admitStatement(context.Context) string {
+	return `WITH a AS MATERIALIZED (SELECT code FROM fence.admit_row('public.wallets', NULL, '{42}', $1, 'p', NULL, NULL, NULL))
+		SELECT pg_sleep($2) FROM a WHERE code = 'accepted'`
+}
+
+// race plays rounds of: a grant, four writers with its tokens, and a call that voids it at a random moment. It returns
+// how many grants wrote after they were void.
+func race(t *testing.T, w *world, rounds int, statement func(context.Context) string) (violations int) {
+	ctx := context.Background()
+	const writers = 4
+	conns := make([]*pgx.Conn, writers)
+	for i := range conns {
+		conns[i] = w.connect()
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	safe := strings.Contains(statement(ctx), "admit_row")
+	for round := range rounds {
+		g := w.grant("wallet:42", "p", fmt.Sprint("a", round))
+		var (
+			wg      sync.WaitGroup
+			written atomic.Int64
+		)
+		for i, conn := range conns {
+			token := g.First() + fence.Token(i)
+			before, inside := time.Duration(rng.IntN(1500))*time.Microsecond, float64(rng.IntN(1000))/1e6
+			wg.Go(func() {
+				time.Sleep(before)
+				if commitWrite(ctx, conn, statement(ctx), safe, int64(token), inside) {
+					written.Add(1)
+				}
+			})
+		}
+		time.Sleep(time.Duration(rng.IntN(2500)) * time.Microsecond)
+		switch round % 3 {
+		case 0:
+			w.grant("wallet:42", "p", fmt.Sprint("b", round))
+		case 1:
+			if _, err := w.End(ctx, "wallet:42", fence.GrantRef{ID: g.ID, Principal: "p"}, fence.EndReleased); err != nil {
+				t.Fatal(err)
+			}
+		case 2:
+			if _, err := w.End(ctx, "wallet:42", fence.GrantRef{Newest: true}, fence.EndBroken); err != nil {
+				t.Fatal(err)
+			}
+		}
+		voided := w.text("SELECT balance::text FROM wallets WHERE id = 42")
+		wg.Wait()
+		if end := w.text("SELECT balance::text FROM wallets WHERE id = 42"); end != voided {
+			violations++
+		}
+	}
+	return violations
+}
+
+// commitWrite makes one write in a transaction of its own and reports whether it committed. The safe form changes the
+// data in a statement after the one that admitted.
+func commitWrite(ctx context.Context, conn *pgx.Conn, statement string, safe bool, token int64, inside float64) bool {
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		return false
+	}
+	defer tx.Rollback(ctx)
+	tag, err := tx.Exec(ctx, statement, token, inside)
+	if err != nil || tag.RowsAffected() == 0 {
+		return false
+	}
+	if safe {
+		if _, err := tx.Exec(ctx, "UPDATE wallets SET balance = balance + 1 WHERE id = 42"); err != nil {
+			return false
+		}
+	}
+	return tx.Commit(ctx) == nil
+}

@@ -1,0 +1,116 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// table describes a protected table as it stood when it was read.
+type table struct {
+	// name is the canonical name, quoted for SQL: public.wallets.
+	name          string
+	version       int64
+	key           []string
+	keyTypes      []string
+	keyConstraint string
+	columns       []column
+}
+
+// column is one column. Types are qualified; base is the type below a domain, without modifiers.
+type column struct {
+	name, typ, base string
+	// settable is false for generated columns and for identity columns GENERATED ALWAYS.
+	settable bool
+}
+
+func (t *table) column(name string) (column, bool) {
+	for _, c := range t.columns {
+		if c.name == name {
+			return c, true
+		}
+	}
+	return column{}, false
+}
+
+func (t *table) isKey(name string) bool { return slices.Contains(t.key, name) }
+
+func (s *Store) describeTable(ctx context.Context, relation string) (*table, error) {
+	var (
+		t            table
+		names, types []string
+		bases        []string
+		settable     []bool
+		constraint   *string
+	)
+	err := s.read(ctx, `SELECT name, version, key_columns, key_types, key_constraint, columns, types, settable, base_types FROM fence.describe_table($1)`,
+		[]any{relation}, &t.name, &t.version, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases)
+	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
+		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none", clip(relation))
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.keyConstraint = deref(constraint)
+	for i := range names {
+		t.columns = append(t.columns, column{name: names[i], typ: types[i], base: bases[i], settable: settable[i]})
+	}
+	return &t, nil
+}
+
+func clip(s string) string {
+	const shown = 80
+	if len(s) > shown {
+		return s[:shown] + "…"
+	}
+	return s
+}
+
+// maxTables bounds the cache: names come from clients.
+const maxTables = 1024
+
+// tableCache remembers descriptions for a short time, by the name that the client used.
+type tableCache struct {
+	ttl  time.Duration
+	load func(context.Context, string) (*table, error)
+
+	mu      sync.Mutex // guards entries
+	entries map[string]tableEntry
+}
+
+type tableEntry struct {
+	table *table
+	read  time.Time
+}
+
+func newTableCache(ttl time.Duration, load func(context.Context, string) (*table, error)) *tableCache {
+	return &tableCache{ttl: ttl, load: load, entries: make(map[string]tableEntry)}
+}
+
+// get returns a description; fresh asks for one that is read now.
+func (c *tableCache) get(ctx context.Context, relation string, fresh bool) (*table, error) {
+	c.mu.Lock()
+	entry, ok := c.entries[relation]
+	c.mu.Unlock()
+	if ok && !fresh && time.Since(entry.read) < c.ttl {
+		return entry.table, nil
+	}
+	read := time.Now()
+	t, err := c.load(ctx, relation)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.entries) >= maxTables {
+		clear(c.entries)
+	}
+	c.entries[relation] = tableEntry{table: t, read: read}
+	return t, nil
+}

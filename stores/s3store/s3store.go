@@ -1,0 +1,178 @@
+// Package s3store keeps blobs on S3, in the bucket of the objects they are bodies of, below a prefix.
+//
+// Keys are never used twice and hold nothing that a user chose. Every request that stores bytes carries a SHA-256
+// that the server verifies, and can be repeated, because its bytes are buffered: a body up to one part goes in one
+// request, a longer one part by part. All buffers come out of one budget.
+package s3store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/stores"
+)
+
+// Store is blobs on an S3.
+type Store struct {
+	cfg    Config
+	http   *awshttp.BuildableClient
+	memory *semaphore.Weighted
+
+	mu  sync.Mutex
+	api *s3.Client // guarded by mu; nil until the first call that could read its configuration
+}
+
+var _ stores.Blobs = (*Store)(nil)
+
+// New returns a Store. It connects to nothing.
+func New(cfg Config) (*Store, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Store{cfg: cfg, http: newHTTP(cfg), memory: semaphore.NewWeighted(cfg.Memory)}, nil
+}
+
+// Close ends idle connections.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.api != nil {
+		if h, ok := s.api.Options().HTTPClient.(*http.Client); ok {
+			h.CloseIdleConnections()
+		}
+	}
+	return nil
+}
+
+func (s *Store) client(ctx context.Context) (*s3.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.api == nil {
+		api, err := newClient(ctx, s.cfg, s.http)
+		if err != nil {
+			return nil, fence.Wrap(fence.CodeStoreUnavailable, err, "read the AWS configuration")
+		}
+		s.api = api
+	}
+	return s.api, nil
+}
+
+func (s *Store) key(id string) string { return s.cfg.Prefix + "blobs/" + id }
+
+// Open implements stores.Blobs.
+func (s *Store) Open(ctx context.Context, bucket, id string, offset, length int64) (io.ReadCloser, error) {
+	if err := checkNames(bucket, id); err != nil {
+		return nil, err
+	}
+	if offset < 0 || length < 0 {
+		return nil, fence.Errorf(fence.CodeInternal, "blob %s has no %d bytes from %d", id, length, offset)
+	}
+	if length == 0 {
+		// There is no empty range to ask for.
+		size, err := s.size(ctx, bucket, id)
+		if err == nil && offset > size {
+			err = errTooShort(id, offset, length)
+		}
+		return http.NoBody, err
+	}
+	api, err := s.client(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out, err := api.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: &bucket,
+		Key:    aws.String(s.key(id)),
+		Range:  aws.String(fmt.Sprintf("bytes=%d-%d", offset, offset+length-1)),
+	})
+	switch {
+	case apiCode(err) == "InvalidRange":
+		return nil, errTooShort(id, offset, length)
+	case err != nil:
+		return nil, failure(err, "read", bucket, id)
+	case out.ContentLength == nil || *out.ContentLength != length:
+		out.Body.Close()
+		return nil, errTooShort(id, offset, length)
+	}
+	return out.Body, nil
+}
+
+// size asks the server how many bytes a blob has.
+func (s *Store) size(ctx context.Context, bucket, id string) (int64, error) {
+	api, err := s.client(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer cancel()
+	out, err := api.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &bucket, Key: aws.String(s.key(id))})
+	if err != nil {
+		return 0, failure(err, "read", bucket, id)
+	}
+	return aws.ToInt64(out.ContentLength), nil
+}
+
+// Delete implements stores.Blobs. A bucket that is gone took its blobs along.
+func (s *Store) Delete(ctx context.Context, bucket, id string) error {
+	if err := checkNames(bucket, id); err != nil {
+		return err
+	}
+	api, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer cancel()
+	_, err = api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &bucket, Key: aws.String(s.key(id))})
+	switch apiCode(err) {
+	case "NoSuchKey", "NotFound", "NoSuchBucket":
+		return nil
+	}
+	if err != nil {
+		return failure(err, "delete", bucket, id)
+	}
+	return nil
+}
+
+func checkNames(bucket, id string) error {
+	if bucket == "" || bucket == "." || bucket == ".." || strings.ContainsAny(bucket, "/\\\x00") {
+		return fence.Errorf(fence.CodeInvalidRequest, "%.40q cannot be a bucket's name on S3", bucket).In("bucket")
+	}
+	return stores.CheckBlobID(id)
+}
+
+func errTooShort(id string, offset, length int64) error {
+	return fence.Errorf(fence.CodeInternal, "blob %s does not have %d bytes from %d", id, length, offset)
+}
+
+// apiCode returns the error code of S3's answer; empty if it did not answer.
+func apiCode(err error) string {
+	var answer smithy.APIError
+	if errors.As(err, &answer) {
+		return answer.ErrorCode()
+	}
+	return ""
+}
+
+// failure turns an error of a call into one of ours.
+func failure(err error, verb, bucket, id string) error {
+	switch apiCode(err) {
+	case "NoSuchKey", "NotFound":
+		return fence.Wrap(fence.CodeInternal, errors.Join(stores.ErrMissing, err), "%s blob %s in bucket %s", verb, id, bucket)
+	case "NoSuchBucket":
+		return fence.Wrap(fence.CodeStoreUnavailable, err, "the S3 has no bucket %s", bucket)
+	}
+	return fence.Wrap(fence.CodeStoreUnavailable, err, "%s blob %s in bucket %s on S3", verb, id, bucket)
+}
