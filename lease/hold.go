@@ -1,0 +1,147 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// Renew lets the lease run for ttl from now; 0 means the grant's own TTL. It never takes a lease that was lost, and
+// it asks the ledger before and after: a locker on the losing side of a split would renew the lease of a grant that
+// was superseded elsewhere. CodeLeaseLost when the grant is not the newest, has ended, or does not hold its lease.
+func (m *Manager) Renew(ctx context.Context, ref Ref, ttl time.Duration) (*Held, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
+	if ttl != 0 {
+		if err := checkTTL(ttl); err != nil {
+			return nil, err
+		}
+	}
+	g, err := m.held(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if ttl == 0 {
+		ttl = g.TTL
+	}
+	sent := time.Now()
+	ours, err := m.locker.Extend(ctx, ref.Name, g.Acquire, ttl)
+	if err != nil {
+		return nil, fmt.Errorf("extend lease %s: %w", ref.Name, coded(err))
+	}
+	if !ours {
+		return nil, expired(g)
+	}
+	after, err := m.held(ctx, ref)
+	if fence.CodeOf(err) == fence.CodeLeaseLost {
+		m.drop(ctx, g)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return held(after, ref, ttl-time.Since(sent)), nil
+}
+
+// More adds a block of tokens to a grant whose lease still runs, else it is CodeLeaseLost.
+func (m *Manager) More(ctx context.Context, ref Ref) (*Held, error) {
+	if err := ref.check(); err != nil {
+		return nil, err
+	}
+	g, err := m.held(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	sent := time.Now()
+	standing, err := m.locker.Look(ctx, ref.Name)
+	if err != nil {
+		return nil, fmt.Errorf("look at lease %s: %w", ref.Name, coded(err))
+	}
+	if standing.Value != g.Acquire {
+		return nil, expired(g)
+	}
+	g, err = m.ledger.More(ctx, ref.Name, ref.grant())
+	if err != nil {
+		return nil, fmt.Errorf("add tokens to lease %s: %w", ref.Name, unknownIfCut(err))
+	}
+	return held(g, ref, standing.Remaining-time.Since(sent)), nil
+}
+
+// Release ends the grant, so that its tokens are void when it returns, and gives the lease back. It is finished even
+// when ctx is cancelled. Releasing again is no error while the grant is the newest of its lease; then it is
+// CodeLeaseLost. CodeUnavailable when the grant has ended but the locker could not be told.
+func (m *Manager) Release(ctx context.Context, ref Ref) error {
+	if err := ref.check(); err != nil {
+		return err
+	}
+	return m.finish(ctx, ref.Name, ref.grant(), fence.EndReleased)
+}
+
+// Break ends somebody else's grant and removes his lease, for a reason that is kept with the grant. A grant that
+// has ended already keeps its reason. CodeNotFound when the lease was never granted.
+func (m *Manager) Break(ctx context.Context, name, reason string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if err := checkReason(reason); err != nil {
+		return err
+	}
+	why := fence.EndBroken
+	if reason != "" {
+		why += ": " + reason
+	}
+	err := m.finish(ctx, name, GrantRef{Newest: true}, why)
+	if fence.CodeOf(err) == fence.CodeLeaseLost {
+		return notHeld(name)
+	}
+	return err
+}
+
+func (m *Manager) finish(ctx context.Context, name string, by GrantRef, why string) error {
+	ctx, cancel := m.cleanup(ctx)
+	defer cancel()
+	g, err := m.end(ctx, name, by, why)
+	if err != nil {
+		return fmt.Errorf("end the grant of lease %s: %w", name, err)
+	}
+	if _, err := m.locker.Drop(ctx, name, g.Acquire); err != nil {
+		e := fence.Wrap(fence.CodeUnavailable, err,
+			"the grant of lease %s has ended, but the lease could not be given back and runs until it expires; repeating completes it", name)
+		e.Lease, e.First, e.Holder = name, g.First(), g.Holder
+		return e
+	}
+	return nil
+}
+
+// drop removes the lease of a grant that was found superseded or ended, as far as the locker can be reached.
+func (m *Manager) drop(ctx context.Context, g *fence.Grant) {
+	ctx, cancel := m.cleanup(ctx)
+	defer cancel()
+	_, _ = m.locker.Drop(ctx, g.Lease, g.Acquire)
+}
+
+func (m *Manager) held(ctx context.Context, ref Ref) (*fence.Grant, error) {
+	g, err := m.ledger.Held(ctx, ref.Name, ref.grant())
+	if err != nil {
+		return nil, fmt.Errorf("find the grant of lease %s: %w", ref.Name, coded(err))
+	}
+	return g, nil
+}
+
+func held(g *fence.Grant, ref Ref, left time.Duration) *Held {
+	h := &Held{Grant: *g, Remaining: max(0, left)}
+	h.ID = ref.ID
+	return h
+}
+
+func expired(g *fence.Grant) error {
+	return refusal(fence.CodeLeaseLost, g, "lease %s has expired or passed on; acquire it again", g.Lease)
+}
+
+func notHeld(name string) error {
+	e := fence.Errorf(fence.CodeNotFound, "nobody holds lease %s", name)
+	e.Lease = name
+	return e
+}

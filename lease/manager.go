@@ -1,0 +1,103 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// Config tunes a Manager.
+type Config struct {
+	// CertifyTimeout bounds what an acquire does once it has taken the lease, without regard to its caller.
+	// Defaults to 5 s.
+	CertifyTimeout time.Duration
+	// CleanupTimeout bounds a release, and what is undone after an acquire that failed. Defaults to 3 s.
+	CleanupTimeout time.Duration
+	// MaxVoid is how many void certificates make an acquire give up. Defaults to 10.
+	MaxVoid int
+	// PollMin and PollMax bound the pauses between two looks at a lease that is held. Default to 10 ms and 250 ms.
+	PollMin, PollMax time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.CertifyTimeout == 0 {
+		c.CertifyTimeout = 5 * time.Second
+	}
+	if c.CleanupTimeout == 0 {
+		c.CleanupTimeout = 3 * time.Second
+	}
+	if c.MaxVoid == 0 {
+		c.MaxVoid = 10
+	}
+	if c.PollMin == 0 {
+		c.PollMin = 10 * time.Millisecond
+	}
+	if c.PollMax == 0 {
+		c.PollMax = max(250*time.Millisecond, c.PollMin)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.CertifyTimeout < 0, c.CleanupTimeout < 0, c.MaxVoid < 0, c.PollMin < 0:
+		return errors.New("lease: a timeout, pause or limit is negative")
+	case c.PollMax < c.PollMin:
+		return fmt.Errorf("lease: PollMax %v is below PollMin %v", c.PollMax, c.PollMin)
+	}
+	return nil
+}
+
+// Manager acquires and keeps leases. It has no state of its own: any number of Managers may share one ledger,
+// whatever lockers they use. It is safe for concurrent use.
+type Manager struct {
+	locker Locker
+	ledger Ledger
+	config Config
+}
+
+// NewManager makes a Manager.
+func NewManager(locker Locker, ledger Ledger, config Config) (*Manager, error) {
+	if locker == nil || ledger == nil {
+		return nil, errors.New("lease: a Manager needs a Locker and a Ledger")
+	}
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	return &Manager{locker: locker, ledger: ledger, config: config}, nil
+}
+
+// cleanup returns a context that outlives the caller's, for what must be done even when the caller has gone.
+func (m *Manager) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), m.config.CleanupTimeout)
+}
+
+// end ends a grant, repeating while the ledger cannot say whether it did: ending is idempotent.
+func (m *Manager) end(ctx context.Context, name string, by GrantRef, why string) (*fence.Grant, error) {
+	var g *fence.Grant
+	err := m.settle(ctx, func() (err error) {
+		g, err = m.ledger.End(ctx, name, by, why)
+		return unknownIfCut(err)
+	})
+	return g, err
+}
+
+// settle repeats an idempotent call while its outcome is unknown, a bounded number of times.
+func (m *Manager) settle(ctx context.Context, call func() error) error {
+	const tries = 5
+	b := m.backoff()
+	for try := 1; ; try++ {
+		err := call()
+		if fence.CodeOf(err) != fence.CodeOutcomeUnknown || try == tries || sleep(ctx, b.next()) != nil {
+			return err
+		}
+	}
+}
+
+func (m *Manager) backoff() *backoff {
+	return &backoff{pause: m.config.PollMin, most: m.config.PollMax}
+}
