@@ -1,0 +1,37 @@
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+)
+
+// logRefusal writes the one line about a refusal: INFO, or ERROR with the cause when the fault is on this side.
+// Ids, secrets and bodies are in neither.
+func (g *Gateway) logRefusal(ctx context.Context, p problem, cause error) {
+	attrs := []slog.Attr{
+		slog.String("code", string(p.Code)), slog.Int("status", p.Status),
+		slog.String("principal", Principal(ctx)), slog.String("trace_id", p.TraceID),
+	}
+	text := func(name, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(name, value))
+		}
+	}
+	text("resource", p.Resource)
+	text("lease", p.Lease)
+	text("holder", p.Holder)
+	text("field", p.Field)
+	if p.Token != 0 {
+		attrs = append(attrs, slog.Int64("token", int64(p.Token)))
+	}
+	if p.Mark != nil {
+		attrs = append(attrs, slog.Int64("mark", int64(*p.Mark)))
+	}
+	level := slog.LevelInfo
+	if p.Status >= http.StatusInternalServerError {
+		level = slog.LevelError
+		attrs = append(attrs, slog.String("cause", cause.Error()))
+	}
+	g.cfg.Log.LogAttrs(ctx, level, "refused", attrs...)
+}

@@ -1,0 +1,46 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/lease"
+)
+
+// Leases is what the gateway asks of leases.
+type Leases interface {
+	Acquire(ctx context.Context, r lease.Request) (*lease.Held, error)
+	Renew(ctx context.Context, ref lease.Ref, ttl time.Duration) (*lease.Held, error)
+	More(ctx context.Context, ref lease.Ref) (*lease.Held, error)
+	Release(ctx context.Context, ref lease.Ref) error
+	Inspect(ctx context.Context, name string) (*lease.Held, error)
+	// Verify returns nil while the principal may still use the token, else the refusal a write would get.
+	Verify(ctx context.Context, name, principal string, token fence.Token) error
+}
+
+// Rows is what the gateway asks of rows.
+type Rows interface {
+	// Row reads a row and its mark in one statement. A row that does not exist is CodeNotFound with its State.
+	Row(ctx context.Context, name fence.RowName, by fence.Access) (fence.Row, error)
+	WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, error)
+	// RowMark reads the mark of a row whether the row exists or not.
+	RowMark(ctx context.Context, name fence.RowName) (fence.State, error)
+}
+
+// Objects is what the gateway asks of objects.
+type Objects interface {
+	Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error)
+	// Open reads length bytes of the object's body from offset.
+	Open(ctx context.Context, o fence.Object, offset, length int64) (io.ReadCloser, error)
+	// CheckWrite refuses, before the body is read, a write that would be refused anyway.
+	CheckWrite(ctx context.Context, w fence.ObjectWrite) error
+	WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
+	ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error)
+}
+
+// Readiness tells whether writes can be served.
+type Readiness interface {
+	Ready(ctx context.Context) error
+}

@@ -1,0 +1,133 @@
+// Package gateway serves leases, rows, objects and marks over HTTP. It decodes a request, calls one of the small
+// interfaces of backend.go and answers; it knows no backend, and errors become statuses in one table (errors.go).
+//
+// Two rules hold for every write. It runs on a context that the client's disconnect does not cancel, so that an
+// accepted write is never reported as refused (I7). And an error that carries no code is answered as
+// outcome-unknown, because it does not say that nothing changed.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+const (
+	defaultMaxBody      = 1 << 20
+	defaultMaxObject    = 5 << 30
+	defaultMaxDepth     = 64
+	defaultMaxMeta      = 8 << 10
+	defaultWriteTimeout = 15 * time.Second
+	defaultBodyLimit    = time.Hour
+)
+
+// Anonymous is the principal of everybody while no authentication is configured.
+const Anonymous = "anonymous"
+
+// Config says what a gateway serves and within which limits.
+type Config struct {
+	// Leases, Rows, Objects and Readiness are required.
+	Leases    Leases
+	Rows      Rows
+	Objects   Objects
+	Readiness Readiness
+
+	// Authenticate names the caller. An error without a fence.Code is answered as unauthenticated. Defaults to
+	// everybody being Anonymous.
+	Authenticate func(*http.Request) (principal string, err error)
+	// LoopbackOnly refuses a Host that is not loopback and an Origin that differs from it, which is what keeps web
+	// pages away from a gateway without authentication. Defaults to false.
+	LoopbackOnly bool
+	// Log takes one line per refusal. Defaults to slog.Default().
+	Log *slog.Logger
+
+	// MaxBody is the largest JSON body in bytes. Defaults to 1 MiB.
+	MaxBody int64
+	// MaxDepth is how deep JSON may nest. Defaults to 64.
+	MaxDepth int
+	// MaxObject is the largest object in bytes. Defaults to 5 GiB.
+	MaxObject int64
+	// MaxMeta bounds the names and values of an object's X-Meta-* headers together, in bytes. Defaults to 8 KiB.
+	MaxMeta int
+
+	// WriteTimeout bounds the reading of every body but an object's, and a write that has been read. Defaults to 15 s.
+	WriteTimeout time.Duration
+	// UploadLimit and DownloadLimit bound the transfer of one object's body. The grace period after which a blob is
+	// collected must be longer than both. Default to 1 h.
+	UploadLimit, DownloadLimit time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Authenticate == nil {
+		c.Authenticate = func(*http.Request) (string, error) { return Anonymous, nil }
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	orDefault(&c.MaxBody, defaultMaxBody)
+	orDefault(&c.MaxDepth, defaultMaxDepth)
+	orDefault(&c.MaxObject, defaultMaxObject)
+	orDefault(&c.MaxMeta, defaultMaxMeta)
+	orDefault(&c.WriteTimeout, defaultWriteTimeout)
+	orDefault(&c.UploadLimit, defaultBodyLimit)
+	orDefault(&c.DownloadLimit, defaultBodyLimit)
+	return c
+}
+
+func orDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Leases == nil, c.Rows == nil, c.Objects == nil, c.Readiness == nil:
+		return errors.New("gateway: Leases, Rows, Objects and Readiness are required")
+	case c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0:
+		return errors.New("gateway: a limit is negative")
+	case c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0:
+		return errors.New("gateway: a time limit is negative")
+	}
+	return nil
+}
+
+// Gateway is the HTTP API. It starts no goroutines of its own.
+type Gateway struct {
+	cfg Config
+	mux http.Handler
+}
+
+// New makes a gateway.
+func New(cfg Config) (*Gateway, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	g := &Gateway{cfg: cfg}
+	g.mux = g.routes()
+	return g, nil
+}
+
+// ServeHTTP serves the API below / (/v1, /livez, /readyz).
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
+
+// detached is the context of a write: the client's disconnect does not cancel it, a deadline of its own does.
+func detached(r *http.Request, limit time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), limit)
+}
+
+// settled returns the error of a write so that it keeps I7: one without a code does not say that nothing changed.
+func settled(err error) error {
+	var coded *fence.Error
+	if err == nil || errors.As(err, &coded) {
+		return err
+	}
+	return fence.Wrap(fence.CodeOutcomeUnknown, err,
+		"it is not known whether this was carried out: repeat the same request with the same token to learn it")
+}

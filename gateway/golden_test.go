@@ -1,0 +1,150 @@
+package gateway_test
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the transcripts in testdata anew")
+
+// step is one request of a transcript.
+type step struct {
+	about, method, path, body string
+	headers                   []string
+}
+
+var transcripts = map[string][]step{
+	"lease": {
+		{"acquire", "POST", "/v1/leases/wallets%3A42", `{"ttl":"30s","holder":"worker-a"}`, nil},
+		{"somebody else asks", "POST", "/v1/leases/wallets%3A42", "", []string{"X-User: worker-b"}},
+		{"inspect", "GET", "/v1/leases/wallets%3A42", "", nil},
+		{"renew", "PUT", "/v1/leases/wallets%3A42", `{"ttl":"1m"}`, []string{"X-Lease-Id: id-1000"}},
+		{"more tokens", "POST", "/v1/leases/wallets%3A42/tokens", "", []string{"X-Lease-Id: id-1000"}},
+		{"verify", "POST", "/v1/leases/wallets%3A42/verify", `{"token":1001}`, nil},
+		{"release", "DELETE", "/v1/leases/wallets%3A42", "", []string{"X-Lease-Id: id-1000"}},
+		{"verify after the release", "POST", "/v1/leases/wallets%3A42/verify", `{"token":1001}`, nil},
+		{"nobody holds it", "GET", "/v1/leases/wallets%3A42", "", nil},
+		{"a TTL of nothing", "POST", "/v1/leases/wallets%3A42", `{"ttl":"0s"}`, nil},
+	},
+	"row": {
+		{"acquire", "POST", "/v1/leases/wallets%3A42", "", nil},
+		{"insert", "PUT", "/v1/rows/wallets/42", `{"owner":"ann","balance":10.50}`, []string{"X-Fence-Token: 1000", "If-None-Match: *"}},
+		{"the reply was lost", "PUT", "/v1/rows/wallets/42", `{"owner":"ann","balance":10.50}`, []string{"X-Fence-Token: 1000", "If-None-Match: *"}},
+		{"read", "GET", "/v1/rows/wallets/42", "", nil},
+		{"change", "PATCH", "/v1/rows/wallets/42", `{"balance":9.50}`, []string{"X-Fence-Token: 1001", `If-Match: "1000"`}},
+		{"an older token", "PATCH", "/v1/rows/wallets/42", `{"balance":0}`, []string{"X-Fence-Token: 1000"}},
+		{"a spent token", "PATCH", "/v1/rows/wallets/42", `{"balance":0}`, []string{"X-Fence-Token: 1001"}},
+		{"a token that nobody was given", "PATCH", "/v1/rows/wallets/42", `{"balance":0}`, []string{"X-Fence-Token: 999999999999999"}},
+		{"another caller's token", "PATCH", "/v1/rows/wallets/42", `{"balance":0}`, []string{"X-Fence-Token: 1002", "X-User: eve"}},
+		{"no token", "PATCH", "/v1/rows/wallets/42", `{"balance":0}`, nil},
+		{"no JSON", "PATCH", "/v1/rows/wallets/42", "balance=0", []string{"X-Fence-Token: 1002", "Content-Type: application/x-www-form-urlencoded"}},
+		{"a name twice", "PATCH", "/v1/rows/wallets/42", `{"balance":0,"balance":1}`, []string{"X-Fence-Token: 1002"}},
+		{"no body wanted", "PATCH", "/v1/rows/wallets/42", `{"balance":8}`, []string{"X-Fence-Token: 1002", "Prefer: return=minimal"}},
+		{"delete", "DELETE", "/v1/rows/wallets/42", "", []string{"X-Fence-Token: 1003"}},
+		{"the mark stays", "GET", "/v1/marks/rows/wallets/42", "", nil},
+		{"gone", "GET", "/v1/rows/wallets/42", "", nil},
+		{"wrong method", "POST", "/v1/rows/wallets/42", "{}", nil},
+		{"wrong path", "GET", "/v1/wallets/42", "", nil},
+	},
+	"object": {
+		{"acquire", "POST", "/v1/leases/report%3A2026%2Fa.csv", "", nil},
+		{"put", "PUT", "/v1/objects/reports/2026/a.csv", "day,sum\n1,10\n", []string{"X-Fence-Token: 1000", "Content-Type: text/csv", "X-Meta-Source: nightly"}},
+		{"read", "GET", "/v1/objects/reports/2026/a.csv", "", nil},
+		{"a part", "GET", "/v1/objects/reports/2026/a.csv", "", []string{"Range: bytes=0-6"}},
+		{"beyond the end", "GET", "/v1/objects/reports/2026/a.csv", "", []string{"Range: bytes=100-"}},
+		{"unchanged", "GET", "/v1/objects/reports/2026/a.csv", "", []string{`If-None-Match: "1000"`}},
+		{"another checksum", "PUT", "/v1/objects/reports/2026/a.csv", "x", []string{"X-Fence-Token: 1001", "Content-MD5: AAAAAAAAAAAAAAAAAAAAAA=="}},
+		{"replace", "PUT", "/v1/objects/reports/2026/a.csv", "day,sum\n", []string{"X-Fence-Token: 1001"}},
+		{"an older token", "PUT", "/v1/objects/reports/2026/a.csv", "late", []string{"X-Fence-Token: 1000"}},
+		{"delete", "DELETE", "/v1/objects/reports/2026/a.csv", "", []string{"X-Fence-Token: 1002"}},
+		{"the mark stays", "GET", "/v1/marks/objects/reports/2026/a.csv", "", nil},
+	},
+}
+
+var masks = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`(?m)^(< X-Trace-Id: )[0-9a-f]{32}$`), "${1}TRACE"},
+	{regexp.MustCompile(`("trace_id":")[0-9a-f]{32}"`), `${1}TRACE"`},
+	{regexp.MustCompile(`(?m)^(< Date: ).*$`), "${1}DATE"},
+}
+
+func TestTranscripts(t *testing.T) {
+	for name, steps := range transcripts {
+		t.Run(name, func(t *testing.T) {
+			a := serve(t, nil)
+			var b strings.Builder
+			for _, s := range steps {
+				record(&b, s, a.do(s.method, s.path, s.body, s.headers...))
+			}
+			got := b.String()
+			for _, m := range masks {
+				got = m.what.ReplaceAllString(got, m.with)
+			}
+			file := filepath.Join("testdata", name+".golden")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Fatalf("%s differs (rewrite it with -update):\n%s", file, firstDifference(string(want), got))
+			}
+		})
+	}
+}
+
+func record(b *strings.Builder, s step, got answer) {
+	fmt.Fprintf(b, "# %s\n> %s %s\n", s.about, s.method, s.path)
+	for _, h := range s.headers {
+		fmt.Fprintf(b, "> %s\n", h)
+	}
+	lines(b, "> ", s.body)
+	fmt.Fprintf(b, "< %s\n", got.Status)
+	writeHeader(b, got.Header)
+	lines(b, "< ", got.text)
+	b.WriteString("\n")
+}
+
+func writeHeader(b *strings.Builder, h http.Header) {
+	var names []string
+	for name := range h {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		fmt.Fprintf(b, "< %s: %s\n", name, strings.Join(h.Values(name), ", "))
+	}
+}
+
+func lines(b *strings.Builder, prefix, text string) {
+	if text == "" {
+		return
+	}
+	fmt.Fprintf(b, "%s\n", strings.TrimSpace(prefix))
+	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
+		fmt.Fprintf(b, "%s%s\n", prefix, line)
+	}
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\nwant %s\ngot  %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("%d lines, want %d", len(g), len(w))
+}

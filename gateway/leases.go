@@ -1,0 +1,185 @@
+package gateway
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/lease"
+)
+
+// Bounds of a lease's times. A TTL of 0 must never mean "for ever".
+const (
+	minTTL  = 100 * time.Millisecond
+	maxTTL  = 24 * time.Hour
+	maxWait = 24 * time.Hour
+)
+
+func (g *Gateway) leaseEndpoint(rest string) (endpoint, error) {
+	name, call, err := leasePath(rest)
+	if err != nil {
+		return nil, err
+	}
+	switch call {
+	case "tokens":
+		return endpoint{on(http.MethodPost, name, g.moreTokens)}, nil
+	case "verify":
+		return endpoint{on(http.MethodPost, name, g.verify)}, nil
+	}
+	return endpoint{
+		on(http.MethodGet, name, g.inspect),
+		on(http.MethodPost, name, g.acquire),
+		on(http.MethodPut, name, g.renew),
+		on(http.MethodDelete, name, g.release),
+	}, nil
+}
+
+// acquire runs on the client's own context: a waiter that has left must not be served.
+func (g *Gateway) acquire(w http.ResponseWriter, r *http.Request, name string) error {
+	f, err := g.readFields(w, r, "ttl", "wait", "holder", "acquire_id")
+	if err != nil {
+		return err
+	}
+	req := lease.Request{Name: name, Principal: Principal(r.Context())}
+	if req.TTL, err = f.duration("ttl", minTTL, maxTTL); err != nil {
+		return err
+	}
+	if req.Wait, err = f.duration("wait", 0, maxWait); err != nil {
+		return err
+	}
+	holder, given, err := f.text("holder")
+	if err == nil && given {
+		err = fence.CheckHolder(holder)
+	}
+	if err != nil {
+		return err
+	}
+	req.Holder = holder
+	if req.AcquireID, _, err = f.text("acquire_id"); err != nil {
+		return err
+	}
+	if len(req.AcquireID) > fence.MaxAcquireID {
+		return fence.Errorf(fence.CodeInvalidRequest, "acquire_id has at most %d bytes", fence.MaxAcquireID).In("acquire_id")
+	}
+	held, err := g.cfg.Leases.Acquire(r.Context(), req)
+	if err != nil {
+		return about(name, err)
+	}
+	respondGrant(w, http.StatusCreated, held)
+	return nil
+}
+
+func (g *Gateway) renew(w http.ResponseWriter, r *http.Request, name string) error {
+	ref, err := refOf(r, name)
+	if err != nil {
+		return err
+	}
+	f, err := g.readFields(w, r, "ttl")
+	if err != nil {
+		return err
+	}
+	ttl, err := f.duration("ttl", minTTL, maxTTL)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := detached(r, g.cfg.WriteTimeout)
+	defer cancel()
+	held, err := g.cfg.Leases.Renew(ctx, ref, ttl)
+	if err != nil {
+		return about(name, settled(err))
+	}
+	respondGrant(w, http.StatusOK, held)
+	return nil
+}
+
+func (g *Gateway) moreTokens(w http.ResponseWriter, r *http.Request, name string) error {
+	ref, err := refOf(r, name)
+	if err != nil {
+		return err
+	}
+	if _, err := g.readFields(w, r); err != nil {
+		return err
+	}
+	ctx, cancel := detached(r, g.cfg.WriteTimeout)
+	defer cancel()
+	held, err := g.cfg.Leases.More(ctx, ref)
+	if err != nil {
+		return about(name, settled(err))
+	}
+	respondGrant(w, http.StatusOK, held)
+	return nil
+}
+
+// release is detached: a request that breaks off must not leave the lease for its TTL.
+func (g *Gateway) release(w http.ResponseWriter, r *http.Request, name string) error {
+	ref, err := refOf(r, name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := detached(r, g.cfg.WriteTimeout)
+	defer cancel()
+	if err := g.cfg.Leases.Release(ctx, ref); err != nil {
+		return about(name, settled(err))
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (g *Gateway) inspect(w http.ResponseWriter, r *http.Request, name string) error {
+	held, err := g.cfg.Leases.Inspect(r.Context(), name)
+	if err != nil {
+		return about(name, err)
+	}
+	shown := grantOf(held)
+	shown.ID = ""
+	respondJSON(w, http.StatusOK, shown)
+	return nil
+}
+
+func (g *Gateway) verify(w http.ResponseWriter, r *http.Request, name string) error {
+	f, err := g.readFields(w, r, "token", "principal")
+	if err != nil {
+		return err
+	}
+	raw, given := f["token"]
+	if !given {
+		return fence.Errorf(fence.CodeInvalidRequest, "the token to verify is missing").In("token")
+	}
+	token, err := fence.ParseToken(string(raw))
+	if err != nil {
+		return err
+	}
+	principal, given, err := f.text("principal")
+	if err != nil {
+		return err
+	}
+	if !given {
+		principal = Principal(r.Context())
+	}
+	if err := g.cfg.Leases.Verify(r.Context(), name, principal, token); err != nil {
+		return about(name, err)
+	}
+	respondJSON(w, http.StatusOK, struct {
+		Lease     string      `json:"lease"`
+		Token     fence.Token `json:"token"`
+		Principal string      `json:"principal"`
+	}{name, token, principal})
+	return nil
+}
+
+func refOf(r *http.Request, name string) (lease.Ref, error) {
+	id, err := leaseID(r.Header)
+	return lease.Ref{Name: name, Principal: Principal(r.Context()), ID: id}, err
+}
+
+// about names the lease in a refusal that does not name it yet.
+func about(name string, err error) error {
+	var e *fence.Error
+	if !errors.As(err, &e) || e.Lease != "" {
+		return err
+	}
+	named := *e
+	named.Lease, named.Err = name, err
+	return &named
+}

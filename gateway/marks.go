@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+func (g *Gateway) rowMarkEndpoint(rest string) (endpoint, error) {
+	name, err := rowPath(rest)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint{on(http.MethodGet, name, g.rowMark)}, nil
+}
+
+func (g *Gateway) objectMarkEndpoint(rest string) (endpoint, error) {
+	name, err := objectPath(rest)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint{on(http.MethodGet, name, g.objectMark)}, nil
+}
+
+func (g *Gateway) rowMark(w http.ResponseWriter, r *http.Request, name fence.RowName) error {
+	s, err := g.cfg.Rows.RowMark(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	respondMark(w, s)
+	return nil
+}
+
+func (g *Gateway) objectMark(w http.ResponseWriter, r *http.Request, name fence.ObjectName) error {
+	s, err := g.cfg.Objects.ObjectMark(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	respondMark(w, s)
+	return nil
+}
+
+// mark is a resource's mark as a client sees it: by whom and when only once it was written.
+type mark struct {
+	Resource  string      `json:"resource"`
+	Token     fence.Token `json:"token"`
+	Lease     string      `json:"lease"`
+	Principal string      `json:"principal,omitempty"`
+	WrittenAt *time.Time  `json:"written_at,omitempty"`
+}
+
+func respondMark(w http.ResponseWriter, s fence.State) {
+	m := mark{Resource: s.Resource, Token: s.Mark, Lease: s.Lease}
+	if s.Mark != 0 {
+		at := s.WrittenAt.UTC()
+		m.Principal, m.WrittenAt = s.MarkedBy, &at
+	}
+	setState(w.Header(), s)
+	respondJSON(w, http.StatusOK, m)
+}
+
+// setState tells the mark and the lease, as every answer about a resource does. The ETag is the mark and not a hash
+// of the answer: a projection is no validator for the resource.
+func setState(h http.Header, s fence.State) {
+	h.Set(headerToken, s.Mark.String())
+	h.Set("ETag", `"`+s.Mark.String()+`"`)
+	if s.Lease != "" {
+		h.Set(headerLease, escapeName(s.Lease))
+	}
+}
+
+// escapeName keeps RFC 3986's unreserved characters and percent-encodes every other byte.
+func escapeName(s string) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for i := range len(s) {
+		c := s[i]
+		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			b.WriteByte(c)
+			continue
+		}
+		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
+	}
+	return b.String()
+}

@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+func (g *Gateway) objectEndpoint(rest string) (endpoint, error) {
+	name, err := objectPath(rest)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint{
+		on(http.MethodGet, name, g.getObject),
+		on(http.MethodPut, name, g.putObject),
+		on(http.MethodDelete, name, g.deleteObject),
+	}, nil
+}
+
+func (g *Gateway) putObject(w http.ResponseWriter, r *http.Request, name fence.ObjectName) error {
+	write, err := g.objectWrite(r, name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := detached(r, g.cfg.UploadLimit+g.cfg.WriteTimeout)
+	defer cancel()
+	// Asked before the first byte is read: a client that sent Expect: 100-continue then keeps its body.
+	if err := g.cfg.Objects.CheckWrite(ctx, write); err != nil {
+		return err
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.cfg.UploadLimit))
+	write.Body = &upload{body: r.Body, left: g.cfg.MaxObject, most: g.cfg.MaxObject}
+	o, err := g.cfg.Objects.WriteObject(ctx, write)
+	if err != nil {
+		return settled(err)
+	}
+	setObjectState(w.Header(), o)
+	if prefersMinimal(r.Header) {
+		respondMinimal(w)
+		return nil
+	}
+	respondJSON(w, statusOfWrite(o.Created), struct {
+		Bucket string      `json:"bucket"`
+		Key    string      `json:"key"`
+		Size   int64       `json:"size"`
+		Token  fence.Token `json:"token"`
+		SHA256 string      `json:"sha256"`
+	}{o.Bucket, o.Key, o.Size, o.Mark, o.SHA256})
+	return nil
+}
+
+// objectWrite reads everything about a put but its body.
+func (g *Gateway) objectWrite(r *http.Request, name fence.ObjectName) (fence.ObjectWrite, error) {
+	none := fence.ObjectWrite{}
+	write := fence.ObjectWrite{Op: fence.OpPut, Object: name, Size: r.ContentLength}
+	var err error
+	if write.Access, err = writeAccess(r); err != nil {
+		return none, err
+	}
+	if write.If, err = writeConditions(r.Header); err != nil {
+		return none, err
+	}
+	if r.Header.Get("Content-Range") != "" {
+		return none, fence.Errorf(fence.CodeInvalidRequest, "a part of an object cannot be written").In("Content-Range")
+	}
+	if write.Header, err = g.objectHeader(r.Header); err != nil {
+		return none, err
+	}
+	if write.MD5, err = contentMD5(r.Header); err != nil {
+		return none, err
+	}
+	if write.SHA256, err = sha256Digest(r.Header); err != nil {
+		return none, err
+	}
+	if write.Size > g.cfg.MaxObject {
+		return none, objectTooLarge(g.cfg.MaxObject)
+	}
+	return write, nil
+}
+
+func (g *Gateway) deleteObject(w http.ResponseWriter, r *http.Request, name fence.ObjectName) error {
+	write := fence.ObjectWrite{Op: fence.OpDelete, Object: name}
+	var err error
+	if write.Access, err = writeAccess(r); err != nil {
+		return err
+	}
+	if write.If, err = writeConditions(r.Header); err != nil {
+		return err
+	}
+	ctx, cancel := detached(r, g.cfg.WriteTimeout)
+	defer cancel()
+	o, err := g.cfg.Objects.WriteObject(ctx, write)
+	if err != nil {
+		return settled(err)
+	}
+	setObjectState(w.Header(), o)
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func setObjectState(h http.Header, o fence.Object) {
+	setState(h, o.State)
+	if o.Replayed {
+		h.Set(headerReplayed, "true")
+	}
+}
+
+func objectTooLarge(most int64) error {
+	return fence.Errorf(fence.CodeTooLarge, "an object has at most %d bytes", most)
+}

@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"net/url"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// wirePath is the path as it was sent, still escaped. EscapedPath alone would lose a %2F when another byte of the
+// path should have been escaped and was not: it then escapes the decoded path anew.
+func wirePath(u *url.URL) string {
+	if u.RawPath != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
+}
+
+// unescape decodes percent-encoding once; + stays +.
+func unescape(what, s string) (string, error) {
+	plain, err := url.PathUnescape(s)
+	if err != nil {
+		return "", fence.Wrap(fence.CodeInvalidRequest, err, "the %s is not valid percent-encoding", what).In(what)
+	}
+	if !utf8.ValidString(plain) {
+		return "", fence.Errorf(fence.CodeInvalidRequest, "the %s is not UTF-8", what).In(what)
+	}
+	if strings.IndexByte(plain, 0) >= 0 {
+		return "", fence.Errorf(fence.CodeInvalidRequest, "the %s has a NUL character", what).In(what)
+	}
+	return plain, nil
+}
+
+// leasePath reads {name} or {name}/{call}. Only a raw slash sets the call off: a name may end in %2Fverify.
+func leasePath(rest string) (name, call string, err error) {
+	for _, c := range []string{"tokens", "verify"} {
+		if before, found := strings.CutSuffix(rest, "/"+c); found {
+			rest, call = before, c
+			break
+		}
+	}
+	if strings.Contains(rest, "/") {
+		return "", "", fence.Errorf(fence.CodeInvalidRequest, "write a slash in a lease name as %%2F").In("lease name")
+	}
+	if name, err = unescape("lease name", rest); err != nil {
+		return "", "", err
+	}
+	return name, call, fence.CheckLeaseName(name)
+}
+
+// rowPath reads {table}/{key}. Commas that were sent raw separate the parts of a composite key.
+func rowPath(rest string) (fence.RowName, error) {
+	table, key, found := strings.Cut(rest, "/")
+	if !found {
+		return fence.RowName{}, fence.Errorf(fence.CodeNotFound, "a row is /v1/rows/{table}/{key}")
+	}
+	if strings.Contains(key, "/") {
+		return fence.RowName{}, fence.Errorf(fence.CodeInvalidRequest, "write a slash in a key as %%2F").In("key")
+	}
+	var name fence.RowName
+	var err error
+	if name.Table, err = unescape("table", table); err != nil {
+		return fence.RowName{}, err
+	}
+	if name.Table == "" {
+		return fence.RowName{}, fence.Errorf(fence.CodeInvalidRequest, "the table's name is empty").In("table")
+	}
+	for part := range strings.SplitSeq(key, ",") {
+		plain, err := unescape("key", part)
+		if err != nil {
+			return fence.RowName{}, err
+		}
+		name.Key = append(name.Key, plain)
+	}
+	return name, nil
+}
+
+// objectPath reads {bucket}/{key…}. The key is everything behind the first slash, never cleaned.
+func objectPath(rest string) (fence.ObjectName, error) {
+	bucket, key, found := strings.Cut(rest, "/")
+	if !found {
+		return fence.ObjectName{}, fence.Errorf(fence.CodeNotFound, "an object is /v1/objects/{bucket}/{key}")
+	}
+	var name fence.ObjectName
+	var err error
+	if name.Bucket, err = unescape("bucket", bucket); err != nil {
+		return fence.ObjectName{}, err
+	}
+	if name.Bucket == "" {
+		return fence.ObjectName{}, fence.Errorf(fence.CodeInvalidRequest, "the bucket's name is empty").In("bucket")
+	}
+	if name.Key, err = unescape("key", key); err != nil {
+		return fence.ObjectName{}, err
+	}
+	return name, fence.CheckObjectKey(name.Key)
+}

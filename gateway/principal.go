@@ -1,0 +1,40 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+type principalKey struct{}
+
+// WithPrincipal returns a context that carries the authenticated caller.
+func WithPrincipal(ctx context.Context, principal string) context.Context {
+	return context.WithValue(ctx, principalKey{}, principal)
+}
+
+// Principal returns the authenticated caller, empty before authentication.
+func Principal(ctx context.Context) string {
+	p, _ := ctx.Value(principalKey{}).(string)
+	return p
+}
+
+// authenticated lets nobody through whom Authenticate does not name.
+func (g *Gateway) authenticated(next http.Handler) http.Handler {
+	return g.handle(func(w http.ResponseWriter, r *http.Request) error {
+		principal, err := g.cfg.Authenticate(r)
+		var coded *fence.Error
+		switch {
+		case err != nil && errors.As(err, &coded):
+			return err
+		case err != nil:
+			return fence.Wrap(fence.CodeUnauthenticated, err, "the credentials are missing or not valid")
+		case principal == "":
+			return fence.Errorf(fence.CodeUnauthenticated, "the credentials name nobody")
+		}
+		next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), principal)))
+		return nil
+	})
+}

@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// problem is the body of a refusal (RFC 9457).
+type problem struct {
+	Type        string       `json:"type"`
+	Title       string       `json:"title"`
+	Status      int          `json:"status"`
+	Detail      string       `json:"detail,omitempty"`
+	Code        fence.Code   `json:"code"`
+	Resource    string       `json:"resource,omitempty"`
+	Token       fence.Token  `json:"token,omitempty"`
+	Mark        *fence.Token `json:"mark,omitempty"`
+	Lease       string       `json:"lease,omitempty"`
+	First       fence.Token  `json:"first_token,omitempty"`
+	Holder      string       `json:"holder,omitempty"`
+	RemainingMS *int64       `json:"remaining_ms,omitempty"`
+	Field       string       `json:"field,omitempty"`
+	Constraint  string       `json:"constraint,omitempty"`
+	Retryable   bool         `json:"retryable"`
+	TraceID     string       `json:"trace_id"`
+}
+
+// fail answers an error and logs it, the only place that does either.
+func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
+	ctx := r.Context()
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		g.cfg.Log.InfoContext(ctx, "client left", "trace_id", traceID(ctx))
+		panic(http.ErrAbortHandler)
+	}
+	e := refusalOf(err)
+	if e.Token == 0 {
+		if t, terr := tokenOf(r.Header); terr == nil {
+			e.Token = t
+		}
+	}
+	p := newProblem(e, traceID(ctx))
+	g.logRefusal(ctx, p, err)
+	g.drain(w, r)
+	h := w.Header()
+	if e.State != nil {
+		setState(h, *e.State)
+	}
+	if p.Retryable {
+		h.Set("Retry-After", strconv.FormatInt(retryAfter(e.Remaining), 10))
+	}
+	if e.Code == fence.CodeUnauthenticated {
+		h.Set("WWW-Authenticate", "Bearer")
+	}
+	respond(w, p.Status, "application/problem+json", p)
+}
+
+// refusalOf returns a copy of the coded error in err, without what its code must not disclose.
+func refusalOf(err error) *fence.Error {
+	var coded *fence.Error
+	if !errors.As(err, &coded) {
+		return fence.Wrap(fence.CodeInternal, err, "the gateway failed; its log has the cause under this trace id")
+	}
+	e := *coded
+	if e.Code == fence.CodeForbidden || e.Code == fence.CodeUnauthenticated {
+		e.State, e.Lease, e.First, e.Holder, e.Remaining = nil, "", 0, "", 0
+	}
+	return &e
+}
+
+func newProblem(e *fence.Error, trace string) problem {
+	out := outcomeOf(e.Code)
+	p := problem{
+		Code: publicCode(e.Code), Title: out.title, Status: out.status, Detail: e.Message,
+		Token: e.Token, Lease: e.Lease, First: e.First, Holder: e.Holder,
+		Field: e.Field, Constraint: e.Constraint,
+		Retryable: e.Code.Retryable(), TraceID: trace,
+	}
+	p.Type = "urn:fencegate:" + string(p.Code)
+	if s := e.State; s != nil {
+		p.Resource, p.Mark = s.Resource, &s.Mark
+		if p.Lease == "" {
+			p.Lease = s.Lease
+		}
+	}
+	if e.Code == fence.CodeLeaseHeld {
+		ms := millis(e.Remaining)
+		p.RemainingMS = &ms
+	}
+	return p
+}
+
+// publicCode is the code as a client sees it: which of the servers is down shows in the status only.
+func publicCode(c fence.Code) fence.Code {
+	switch {
+	case c == fence.CodeStoreUnavailable:
+		return fence.CodeUnavailable
+	case outcomes[c].status == 0:
+		return fence.CodeInternal
+	}
+	return c
+}
+
+// retryAfter is in whole seconds, rounded up: a client that comes back early comes in vain.
+func retryAfter(d time.Duration) int64 {
+	return max(1, int64((d+time.Second-1)/time.Second))
+}
+
+func millis(d time.Duration) int64 { return max(0, d.Milliseconds()) }

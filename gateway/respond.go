@@ -1,0 +1,28 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+)
+
+// respond writes v as JSON. Answers are about a moment, and some hold a grant's id: no cache may keep them.
+func respond(w http.ResponseWriter, status int, contentType string, v any) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		// What is answered are structs of ours and JSON that a backend made; to answer half of it would be worse.
+		panic(err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", contentType)
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	w.WriteHeader(status)
+	// An error means that the client is gone, and the outcome stands.
+	_, _ = w.Write(b.Bytes())
+}
+
+func respondJSON(w http.ResponseWriter, status int, v any) { respond(w, status, "application/json", v) }

@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// handler serves one method of one path. What it returns is answered by fail.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// endpoint is what one path answers to, in the order that Allow shows.
+type endpoint []method
+
+type method struct {
+	name  string
+	serve handler
+}
+
+// on binds a method to a handler of what the path names.
+func on[T any](name string, target T, h func(http.ResponseWriter, *http.Request, T) error) method {
+	return method{name, func(w http.ResponseWriter, r *http.Request) error { return h(w, r, target) }}
+}
+
+// allow is the value of the Allow header.
+func (e endpoint) allow() string {
+	var names []string
+	for _, m := range e {
+		names = append(names, m.name)
+		if m.name == http.MethodGet {
+			names = append(names, http.MethodHead)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// family is the paths below one prefix. Names contain anything, so chi routes by the prefix only and resolve reads
+// the rest, still escaped.
+type family struct {
+	prefix  string
+	resolve func(rest string) (endpoint, error)
+	// public families are served without authentication.
+	public bool
+}
+
+func (f family) pattern() string {
+	if strings.HasSuffix(f.prefix, "/") {
+		return f.prefix + "*"
+	}
+	return f.prefix
+}
+
+func (f family) has(path string) bool {
+	if strings.HasSuffix(f.prefix, "/") {
+		return strings.HasPrefix(path, f.prefix)
+	}
+	return path == f.prefix
+}
+
+func (g *Gateway) families() []family {
+	return []family{
+		{prefix: "/livez", resolve: fixed(on(http.MethodGet, "", g.live)), public: true},
+		{prefix: "/readyz", resolve: fixed(on(http.MethodGet, "", g.ready)), public: true},
+		{prefix: "/v1/leases/", resolve: g.leaseEndpoint},
+		{prefix: "/v1/rows/", resolve: g.rowEndpoint},
+		{prefix: "/v1/objects/", resolve: g.objectEndpoint},
+		{prefix: "/v1/marks/rows/", resolve: g.rowMarkEndpoint},
+		{prefix: "/v1/marks/objects/", resolve: g.objectMarkEndpoint},
+	}
+}
+
+func fixed(methods ...method) func(string) (endpoint, error) {
+	return func(string) (endpoint, error) { return methods, nil }
+}
+
+func (g *Gateway) routes() http.Handler {
+	families := g.families()
+	mux := chi.NewRouter()
+	mux.Use(traced, g.recovered, g.bounded)
+	if g.cfg.LoopbackOnly {
+		mux.Use(g.loopback)
+	}
+	mux.NotFound(g.handle(noPath))
+	// chi refuses a method it does not know before it looks at the path.
+	mux.MethodNotAllowed(g.handle(func(w http.ResponseWriter, r *http.Request) error {
+		for _, f := range families {
+			if f.has(wirePath(r.URL)) {
+				return f.serve(w, r)
+			}
+		}
+		return noPath(w, r)
+	}))
+	for _, f := range families {
+		if f.public {
+			mux.Handle(f.pattern(), g.handle(f.serve))
+		} else {
+			mux.With(g.authenticated).Handle(f.pattern(), g.handle(f.serve))
+		}
+	}
+	return mux
+}
+
+func noPath(http.ResponseWriter, *http.Request) error {
+	return fence.Errorf(fence.CodeNotFound, "there is nothing at this path")
+}
+
+// serve finds the handler below the family's prefix. A query is refused: to ignore one would turn a filter that
+// the client believes in into a write without it.
+func (f family) serve(w http.ResponseWriter, r *http.Request) error {
+	e, err := f.resolve(strings.TrimPrefix(wirePath(r.URL), f.prefix))
+	if err != nil {
+		return err
+	}
+	for _, m := range e {
+		if m.name != r.Method && (m.name != http.MethodGet || r.Method != http.MethodHead) {
+			continue
+		}
+		if r.URL.RawQuery != "" && !f.public {
+			return fence.Errorf(fence.CodeInvalidRequest, "this path takes no query parameters")
+		}
+		return m.serve(w, r)
+	}
+	w.Header().Set("Allow", e.allow())
+	return fence.Errorf(fence.CodeMethodNotAllowed, "this path answers to %s", e.allow())
+}
+
+func (g *Gateway) handle(h handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := h(w, r); err != nil {
+			g.fail(w, r, err)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+func (g *Gateway) rowEndpoint(rest string) (endpoint, error) {
+	name, err := rowPath(rest)
+	if err != nil {
+		return nil, err
+	}
+	return endpoint{
+		on(http.MethodGet, name, g.getRow),
+		on(http.MethodPatch, name, g.patchRow),
+		on(http.MethodPut, name, g.putRow),
+		on(http.MethodDelete, name, g.deleteRow),
+	}, nil
+}
+
+// getRow never answers 304: the mark does not move when somebody writes the row past the gateway.
+func (g *Gateway) getRow(w http.ResponseWriter, r *http.Request, name fence.RowName) error {
+	by, err := access(r)
+	if err != nil {
+		return err
+	}
+	cond, err := conditions(r.Header)
+	if err != nil {
+		return err
+	}
+	row, err := g.cfg.Rows.Row(r.Context(), name, by)
+	if err != nil {
+		return err
+	}
+	if !(fence.Condition{Match: cond.Match}).Holds(row.Mark) {
+		return preconditionFailed(row.State)
+	}
+	setState(w.Header(), row.State)
+	respondJSON(w, http.StatusOK, row.JSON)
+	return nil
+}
+
+func preconditionFailed(s fence.State) error {
+	e := fence.Errorf(fence.CodePreconditionFailed, "the mark is %d", s.Mark)
+	e.State = &s
+	return e
+}
+
+func (g *Gateway) patchRow(w http.ResponseWriter, r *http.Request, name fence.RowName) error {
+	return g.writeRow(w, r, fence.RowWrite{Op: fence.OpPatch, Row: name})
+}
+
+func (g *Gateway) putRow(w http.ResponseWriter, r *http.Request, name fence.RowName) error {
+	return g.writeRow(w, r, fence.RowWrite{Op: fence.OpPut, Row: name})
+}
+
+func (g *Gateway) deleteRow(w http.ResponseWriter, r *http.Request, name fence.RowName) error {
+	return g.writeRow(w, r, fence.RowWrite{Op: fence.OpDelete, Row: name})
+}
+
+func (g *Gateway) writeRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite) error {
+	var err error
+	if write.Access, err = writeAccess(r); err != nil {
+		return err
+	}
+	if write.If, err = writeConditions(r.Header); err != nil {
+		return err
+	}
+	if write.Op != fence.OpDelete {
+		if err := g.readRowBody(w, r, &write); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := detached(r, g.cfg.WriteTimeout)
+	defer cancel()
+	row, err := g.cfg.Rows.WriteRow(ctx, write)
+	if err != nil {
+		return settled(err)
+	}
+	respondRow(w, r, write.Op, row)
+	return nil
+}
+
+// readRowBody keeps the body as it was sent: its digits are PostgreSQL's to read, and a replay compares its bytes.
+func (g *Gateway) readRowBody(w http.ResponseWriter, r *http.Request, write *fence.RowWrite) error {
+	if err := requireJSON(r.Header); err != nil {
+		return err
+	}
+	body, err := g.readBody(w, r)
+	if err != nil {
+		return err
+	}
+	if write.Columns, err = scanObject(body, g.cfg.MaxDepth); err != nil {
+		return err
+	}
+	if write.Op == fence.OpPatch && len(write.Columns) == 0 {
+		return fence.Errorf(fence.CodeInvalidRequest, "the body names no column to change")
+	}
+	write.Body = body
+	return nil
+}
+
+// respondRow answers a write. A replay is answered as the first time, with the row as it stands now.
+func respondRow(w http.ResponseWriter, r *http.Request, op fence.Op, row fence.Row) {
+	h := w.Header()
+	setState(h, row.State)
+	if row.Replayed {
+		h.Set(headerReplayed, "true")
+	}
+	switch {
+	case op == fence.OpDelete || row.JSON == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case prefersMinimal(r.Header):
+		respondMinimal(w)
+	default:
+		respondJSON(w, statusOfWrite(row.Created), row.JSON)
+	}
+}
+
+func respondMinimal(w http.ResponseWriter) {
+	w.Header().Set("Preference-Applied", "return=minimal")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func statusOfWrite(created bool) int {
+	if created {
+		return http.StatusCreated
+	}
+	return http.StatusOK
+}
