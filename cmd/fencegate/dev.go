@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/fencegate/fencegate/internal/localservers"
+	"github.com/fencegate/fencegate/stores/pgstore"
+)
+
+type devCmd struct {
+	Listen      string `default:"127.0.0.1:8080" help:"Loopback address to listen on; port 0 takes a free one."`
+	Data        string `default:"./.fencegate" help:"Folder of everything: PostgreSQL, Redis, blobs and the file env."`
+	DatabaseURL string `env:"FENCEGATE_DEV_DATABASE_URL" placeholder:"URL" help:"Use this PostgreSQL instead of a private one. It is migrated; nothing is created in it beside the schema fence."`
+	RedisURL    string `env:"FENCEGATE_DEV_REDIS_URL" placeholder:"URL" help:"Use this Redis instead of a private one."`
+	s3Flags
+	limitFlags
+	collectFlags
+	logFlags
+}
+
+// Help is shown below the flags of fencegate dev.
+func (devCmd) Help() string {
+	return `Starts a private PostgreSQL and redis-server (both must be installed; without a redis-server leases are kept in
+process), and a gateway in front of them. On an empty folder it creates and protects the table public.wallets with row 42
+(lease wallet:{id}) and the bucket reports (lease report:{key}). Everything survives a restart.
+
+To try it, in another terminal:
+
+  . ./.fencegate/env
+  curl -s --json '{"ttl":"30s"}' $FENCEGATE_URL/v1/leases/wallet:42
+  curl -s -X PATCH --json '{"balance":90}' -H 'X-Fence-Token: <token>' $FENCEGATE_URL/v1/rows/wallets/42
+
+It listens on loopback only and asks nobody for a password.`
+}
+
+// Run serves until it is told to stop.
+func (c *devCmd) Run(std *streams, rc *runContext) error {
+	if err := c.limitFlags.validate(); err != nil {
+		return err
+	}
+	l, err := listenLoopback(rc, c.Listen)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	env, err := startDev(rc, c, c.logger(std))
+	if err != nil {
+		return err
+	}
+	defer env.Close()
+	ctx, cancel := context.WithCancelCause(rc)
+	defer cancel(nil)
+	env.watch(func(err error) { cancel(fmt.Errorf("a private server has ended: %w", err)) })
+	return serve(ctx, l, env.assembly, c.limitFlags, func(url string) {
+		if err := writeEnv(c.Data, url, env.databaseURL, env.redisURL); err != nil {
+			cancel(err)
+			return
+		}
+		fmt.Fprintf(std.out, "fencegate is ready on %s\n", url)
+		fmt.Fprintf(std.out, "  settings for your shell: . %s\n", filepath.Join(c.Data, "env"))
+		fmt.Fprintf(std.out, "  without authentication, for this machine only; stop it with Ctrl-C\n")
+	})
+}
+
+// devEnvironment is a gateway with servers of its own.
+type devEnvironment struct {
+	*assembly
+	servers               *localservers.Servers // nil when both servers are somebody else's
+	databaseURL, redisURL string
+}
+
+// startDev starts what the flags do not name, migrates the ledger and wires a gateway.
+func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironment, err error) {
+	env := &devEnvironment{databaseURL: c.DatabaseURL, redisURL: c.RedisURL}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, env.Close())
+		}
+	}()
+	if (c.DatabaseURL == "") != (c.RedisURL == "") {
+		return nil, errors.New("--database-url and --redis-url go together: both or neither")
+	}
+	if c.DatabaseURL == "" {
+		env.servers, err = localservers.Start(ctx, localservers.Config{Dir: c.Data, Log: log})
+		if err != nil {
+			return nil, err
+		}
+		env.databaseURL, env.redisURL = env.servers.DatabaseURL(), env.servers.RedisURL()
+	} else if err := os.MkdirAll(c.Data, 0o700); err != nil {
+		return nil, err
+	}
+	if _, err := pgstore.Migrate(ctx, env.databaseURL); err != nil {
+		return nil, err
+	}
+	if env.servers != nil {
+		if err := seed(ctx, env.databaseURL); err != nil {
+			return nil, err
+		}
+	}
+	env.assembly, err = assemble(ctx, parts{
+		databaseURL: env.databaseURL, redisURL: env.redisURL, blobDir: filepath.Join(c.Data, "blobs"),
+		s3: c.s3Flags, limits: c.limitFlags, collect: c.collectFlags, log: log,
+	})
+	return env, err
+}
+
+// watch calls ended when a private server ends by itself.
+func (e *devEnvironment) watch(ended func(error)) {
+	if e.servers == nil {
+		return
+	}
+	go func() {
+		<-e.servers.Done()
+		if err := e.servers.Err(); err != nil {
+			ended(err)
+		}
+	}()
+}
+
+// Close closes the gateway's connections, then the servers.
+func (e *devEnvironment) Close() error {
+	var errs []error
+	if e.assembly != nil {
+		errs = append(errs, e.assembly.Close())
+	}
+	if e.servers != nil {
+		errs = append(errs, e.servers.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/fencegate/fencegate/gateway"
+	"github.com/fencegate/fencegate/stores"
+	"github.com/fencegate/fencegate/stores/s3store"
+)
+
+// databaseFlag names the database that holds the ledger and the protected tables.
+type databaseFlag struct {
+	DatabaseURL string `required:"" env:"FENCEGATE_DATABASE_URL" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables."`
+}
+
+// limitFlags bound what one request may cost.
+type limitFlags struct {
+	MaxBody       int64         `default:"1048576" help:"Largest JSON body, in bytes."`
+	MaxDepth      int           `default:"64" help:"How deep JSON may nest."`
+	MaxHeader     int           `default:"65536" help:"Largest request header, in bytes."`
+	MaxObject     int64         `default:"5368709120" help:"Largest object, in bytes."`
+	MaxMeta       int           `default:"8192" help:"Largest X-Meta-* headers of an object together, in bytes."`
+	UploadLimit   time.Duration `default:"1h" help:"Longest upload of one object."`
+	DownloadLimit time.Duration `default:"1h" help:"Longest download of one object."`
+}
+
+func (f limitFlags) gateway() gateway.Config {
+	return gateway.Config{
+		MaxBody: f.MaxBody, MaxDepth: f.MaxDepth, MaxObject: f.MaxObject, MaxMeta: f.MaxMeta,
+		UploadLimit: f.UploadLimit, DownloadLimit: f.DownloadLimit,
+	}
+}
+
+func (f limitFlags) validate() error {
+	if f.MaxBody < 1 || f.MaxDepth < 1 || f.MaxHeader < 4096 || f.MaxObject < 1 || f.MaxMeta < 0 || f.UploadLimit <= 0 || f.DownloadLimit <= 0 {
+		return errors.New("every limit must be positive, and --max-header at least 4096")
+	}
+	return nil
+}
+
+// collectFlags say when superseded and abandoned blobs are deleted.
+type collectFlags struct {
+	GCGrace    time.Duration `name:"gc-grace" env:"FENCEGATE_GC_GRACE" default:"24h" help:"How long a superseded blob is kept. Must be longer than the longest upload and download."`
+	GCInterval time.Duration `name:"gc-interval" env:"FENCEGATE_GC_INTERVAL" default:"1m" help:"Time between two collections."`
+}
+
+func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.CollectorConfig {
+	return stores.CollectorConfig{
+		Interval: f.GCInterval, Grace: f.GCGrace, UploadLimit: limits.UploadLimit, DownloadLimit: limits.DownloadLimit, Log: log,
+	}
+}
+
+// s3Flags select a blob store on S3 in place of a directory.
+type s3Flags struct {
+	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory."`
+	S3Region    string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
+	S3AccessKey string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
+	S3SecretKey string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" placeholder:"KEY" help:"S3 secret key."`
+	S3PathStyle bool   `name:"s3-path-style" env:"FENCEGATE_S3_PATH_STYLE" default:"true" negatable:"" help:"Put the bucket into the path, not the host name."`
+	S3Prefix    string `name:"s3-prefix" env:"FENCEGATE_S3_PREFIX" default:".fencegate/" help:"Reserved key prefix below which blobs are kept in each bucket."`
+}
+
+func (f s3Flags) store() s3store.Config {
+	return s3store.Config{
+		Endpoint: f.S3Endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
+		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix,
+	}
+}
+
+// logFlags choose what is logged. Lines are JSON, on standard error.
+type logFlags struct {
+	LogLevel string `enum:"debug,info,warn,error" default:"info" help:"Least level to log: debug, info, warn or error."`
+}
+
+func (f logFlags) logger(std *streams) *slog.Logger {
+	var level slog.Level
+	// The enum above leaves nothing to refuse.
+	_ = level.UnmarshalText([]byte(f.LogLevel))
+	return slog.New(slog.NewJSONHandler(std.err, &slog.HandlerOptions{Level: level}))
+}

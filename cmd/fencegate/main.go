@@ -1,0 +1,82 @@
+// Command fencegate is an HTTP gateway in front of PostgreSQL rows and S3 objects that accepts a write only when its
+// fencing token is newer than every one accepted before.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// Exit codes. A usage error is kong's own, 80.
+const (
+	exitOK     = 0
+	exitFailed = 1
+)
+
+type cli struct {
+	Dev     devCmd     `cmd:"" help:"Run a gateway with a private PostgreSQL and Redis, for trying and developing."`
+	Demo    demoCmd    `cmd:"" help:"Play the pause: a worker is stopped past its lease and writes late, without fencing and with it."`
+	Migrate migrateCmd `cmd:"" help:"Bring the ledger (schema fence) of a database up to date, or tell how it stands."`
+	Protect protectCmd `cmd:"" help:"Put a table or a bucket under the protection of leases."`
+	Version versionCmd `cmd:"" help:"Print the version."`
+	Worker  workerCmd  `cmd:"" hidden:"" help:"One worker of the demo."`
+}
+
+// streams are where a command reads and writes; a value, so that tests can give their own.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr})
+	stop()
+	os.Exit(code)
+}
+
+func run(ctx context.Context, args []string, std streams) int {
+	var c cli
+	exit := -1
+	parser, err := kong.New(&c,
+		kong.Name("fencegate"),
+		kong.Description("Fencing tokens, enforced: an HTTP gateway in front of PostgreSQL rows and S3 objects that refuses the late writes of paused workers."),
+		kong.Writers(std.out, std.err),
+		kong.Exit(func(code int) { exit = code }),
+		kong.DefaultEnvars("FENCEGATE"),
+		kong.UsageOnError(),
+	)
+	if err != nil {
+		fmt.Fprintln(std.err, "fencegate:", err)
+		return exitFailed
+	}
+	parsed, err := parser.Parse(args)
+	if exit >= 0 {
+		return exit // --help
+	}
+	if err != nil {
+		parser.FatalIfErrorf(err)
+		return max(exit, exitFailed)
+	}
+	err = parsed.Run(&std, newContext(ctx))
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return exitOK
+	}
+	fmt.Fprintln(std.err, "fencegate:", err)
+	return exitFailed
+}
+
+// runContext carries the program's context through kong, which binds values by their type.
+type runContext struct{ context.Context }
+
+func newContext(ctx context.Context) *runContext { return &runContext{ctx} }
