@@ -44,12 +44,22 @@ const (
 	OpDelete Op = "delete"
 )
 
+// RowRead is a read of one row.
+type RowRead struct {
+	Row RowName
+	Access
+	// NumbersAsText renders int8 and numeric values as JSON strings, for clients whose numbers have 53 bits.
+	NumbersAsText bool
+}
+
 // RowWrite is a fenced write of one row.
 type RowWrite struct {
 	Op  Op
 	Row RowName
 	Access
 	If Condition
+	// NumbersAsText is as in RowRead, for the row that is returned. It is not part of the request's identity.
+	NumbersAsText bool
 	// Columns are the names in Body, each once; Body is the JSON object as it was sent. Both are empty for a
 	// delete.
 	Columns []string

@@ -23,7 +23,7 @@ type Leases interface {
 // Rows is what the gateway asks of rows.
 type Rows interface {
 	// Row reads a row and its mark in one statement. A row that does not exist is CodeNotFound with its State.
-	Row(ctx context.Context, name fence.RowName, by fence.Access) (fence.Row, error)
+	Row(ctx context.Context, r fence.RowRead) (fence.Row, error)
 	WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, error)
 	// RowMark reads the mark of a row whether the row exists or not.
 	RowMark(ctx context.Context, name fence.RowName) (fence.State, error)

@@ -13,7 +13,7 @@ import (
 const (
 	minTTL  = 100 * time.Millisecond
 	maxTTL  = 24 * time.Hour
-	maxWait = 24 * time.Hour
+	maxWait = time.Hour
 )
 
 func (g *Gateway) leaseEndpoint(rest string) (endpoint, error) {

@@ -5,16 +5,30 @@ import (
 	"strings"
 )
 
-// prefersMinimal reports whether the client asks for no body (RFC 7240). The first "return" counts.
-func prefersMinimal(h http.Header) bool {
+const numbersAsText = "numbers=string"
+
+// prefersMinimal reports whether the client asks for no body (RFC 7240).
+func prefersMinimal(h http.Header) bool { return strings.EqualFold(preference(h, "return"), "minimal") }
+
+// prefersNumbersAsText reports whether the client asks for int8 and numeric values as strings.
+func prefersNumbersAsText(h http.Header) bool { return preference(h, "numbers") == "string" }
+
+func applyNumbers(answer, request http.Header) {
+	if prefersNumbersAsText(request) {
+		answer.Set("Preference-Applied", numbersAsText)
+	}
+}
+
+// preference returns the value of a preference. The first of a name counts.
+func preference(h http.Header, name string) string {
 	for _, line := range h.Values("Prefer") {
 		for p := range strings.SplitSeq(line, ",") {
 			p, _, _ = strings.Cut(p, ";")
-			name, value, _ := strings.Cut(p, "=")
-			if strings.EqualFold(strings.TrimSpace(name), "return") {
-				return strings.EqualFold(strings.Trim(value, " \t\""), "minimal")
+			n, value, _ := strings.Cut(p, "=")
+			if strings.EqualFold(strings.TrimSpace(n), name) {
+				return strings.Trim(value, " \t\"")
 			}
 		}
 	}
-	return false
+	return ""
 }

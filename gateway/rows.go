@@ -29,7 +29,7 @@ func (g *Gateway) getRow(w http.ResponseWriter, r *http.Request, name fence.RowN
 	if err != nil {
 		return err
 	}
-	row, err := g.cfg.Rows.Row(r.Context(), name, by)
+	row, err := g.cfg.Rows.Row(r.Context(), fence.RowRead{Row: name, Access: by, NumbersAsText: prefersNumbersAsText(r.Header)})
 	if err != nil {
 		return err
 	}
@@ -37,6 +37,7 @@ func (g *Gateway) getRow(w http.ResponseWriter, r *http.Request, name fence.RowN
 		return preconditionFailed(row.State)
 	}
 	setState(w.Header(), row.State)
+	applyNumbers(w.Header(), r.Header)
 	respondJSON(w, http.StatusOK, row.JSON)
 	return nil
 }
@@ -72,6 +73,7 @@ func (g *Gateway) writeRow(w http.ResponseWriter, r *http.Request, write fence.R
 			return err
 		}
 	}
+	write.NumbersAsText = prefersNumbersAsText(r.Header)
 	ctx, cancel := detached(r, g.cfg.WriteTimeout)
 	defer cancel()
 	row, err := g.cfg.Rows.WriteRow(ctx, write)
@@ -114,6 +116,7 @@ func respondRow(w http.ResponseWriter, r *http.Request, op fence.Op, row fence.R
 	case prefersMinimal(r.Header):
 		respondMinimal(w)
 	default:
+		applyNumbers(h, r.Header)
 		respondJSON(w, statusOfWrite(row.Created), row.JSON)
 	}
 }

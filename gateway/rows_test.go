@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,25 @@ func TestRowIsWrittenReplayedAndRead(t *testing.T) {
 	}
 	if got := a.want(200, "GET", "/v1/marks/rows/wallets/43", ""); got.text != `{"resource":"rows/public.wallets/43","token":0,"lease":"wallets:43"}`+"\n" || got.Header.Get("ETag") != `"0"` {
 		t.Fatal(got.text)
+	}
+}
+
+func TestRowNumbersAsText(t *testing.T) {
+	var asked []bool
+	a := serve(t, func(c *gateway.Config) {
+		c.Rows = rows{c.Rows, func(_ context.Context, w fence.RowWrite) (fence.Row, error) {
+			asked = append(asked, w.NumbersAsText)
+			return fence.Row{JSON: []byte(`{"n":"1"}`)}, nil
+		}}
+	})
+	for _, prefer := range []string{"numbers=string", "return=representation, numbers=string", "numbers=float", "return=minimal"} {
+		got := a.do("PUT", "/v1/rows/w/1", `{"n":1}`, "X-Fence-Token: 1001", "Prefer: "+prefer)
+		if applied := got.Header.Get("Preference-Applied"); (applied == "numbers=string") != asked[len(asked)-1] {
+			t.Errorf("%s: asked %v, applied %q", prefer, asked[len(asked)-1], applied)
+		}
+	}
+	if !slices.Equal(asked, []bool{true, true, false, false}) {
+		t.Errorf("asked %v", asked)
 	}
 }
 

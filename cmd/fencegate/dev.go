@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/fencegate/fencegate/internal/localservers"
 	"github.com/fencegate/fencegate/stores/pgstore"
@@ -72,6 +73,7 @@ type devEnvironment struct {
 	*assembly
 	servers               *localservers.Servers // nil when both servers are somebody else's
 	databaseURL, redisURL string
+	watchers              sync.WaitGroup
 }
 
 // startDev starts what the flags do not name, migrates the ledger and wires a gateway.
@@ -114,12 +116,12 @@ func (e *devEnvironment) watch(ended func(error)) {
 	if e.servers == nil {
 		return
 	}
-	go func() {
-		<-e.servers.Done()
+	e.watchers.Go(func() {
+		<-e.servers.Done() // closed by Close at the latest
 		if err := e.servers.Err(); err != nil {
 			ended(err)
 		}
-	}()
+	})
 }
 
 // Close closes the gateway's connections, then the servers.
@@ -130,6 +132,7 @@ func (e *devEnvironment) Close() error {
 	}
 	if e.servers != nil {
 		errs = append(errs, e.servers.Close())
+		e.watchers.Wait()
 	}
 	return errors.Join(errs...)
 }

@@ -17,12 +17,12 @@ func rowNames(n fence.RowName) (resource, lease string) {
 }
 
 // Row reads a row.
-func (m *Memory) Row(_ context.Context, n fence.RowName, by fence.Access) (fence.Row, error) {
+func (m *Memory) Row(_ context.Context, r fence.RowRead) (fence.Row, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	resource, name := rowNames(n)
+	resource, name := rowNames(r.Row)
 	s := m.state(resource, name)
-	if err := m.readable(s, by); err != nil {
+	if err := m.readable(s, r.Access); err != nil {
 		return fence.Row{}, err
 	}
 	row, ok := m.rows[resource]

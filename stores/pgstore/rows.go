@@ -11,15 +11,16 @@ import (
 )
 
 // Row reads a row and its mark in one statement. A row that does not exist is CodeNotFound with its State.
-func (s *Store) Row(ctx context.Context, name fence.RowName, by fence.Access) (fence.Row, error) {
+func (s *Store) Row(ctx context.Context, r fence.RowRead) (fence.Row, error) {
 	var row fence.Row
+	name, by := r.Row, r.Access
 	err := s.onTable(ctx, name.Table, func(t *table) (fence.Code, error) {
 		var (
 			v    verdict
 			body *string
 		)
 		args := append(stateArgs(t, name, by), keyArgs(t, name.Key)...)
-		err := s.read(ctx, readSQL(t), args, append(v.dest(), &body)...)
+		err := s.read(ctx, readSQL(t, r.NumbersAsText), args, append(v.dest(), &body)...)
 		switch {
 		case err != nil:
 			return "", s.explain(ctx, t, name, nil, err)
@@ -131,7 +132,7 @@ func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence
 
 // replayedRow answers a replay with the row as it stands now; a row that is gone leaves JSON empty.
 func (s *Store) replayedRow(ctx context.Context, w fence.RowWrite, row fence.Row) (fence.Row, error) {
-	now, err := s.Row(ctx, w.Row, fence.Access{Principal: w.Principal})
+	now, err := s.Row(ctx, fence.RowRead{Row: w.Row, Access: fence.Access{Principal: w.Principal}, NumbersAsText: w.NumbersAsText})
 	switch fence.CodeOf(err) {
 	case fence.CodeAccepted:
 		row.JSON, row.State = now.JSON, now.State

@@ -184,7 +184,7 @@ func TestPutAndDelete(t *testing.T) {
 	exists.If.Exists = true
 	_, err = w.WriteRow(ctx, exists)
 	wantCode(t, err, fence.CodePreconditionFailed)
-	_, err = w.Row(ctx, fence.RowName{Table: `"Odd"`, Key: []string{"1", "7"}}, fence.Access{Principal: "p"})
+	_, err = w.Row(ctx, fence.RowRead{Row: fence.RowName{Table: `"Odd"`, Key: []string{"1", "7"}}, Access: fence.Access{Principal: "p"}})
 	if e := wantCode(t, err, fence.CodeNotFound); e.State.Mark != next-2 {
 		t.Errorf("mark after delete %d", e.State.Mark)
 	}
@@ -212,8 +212,30 @@ func TestColumnNamesThatCollide(t *testing.T) {
 	}
 	row, err = w.WriteRow(t.Context(), patch(`public."order"`, "1", `{"t":10}`, g.First()+1))
 	wantCode(t, err, fence.CodeAccepted)
-	row, err = w.Row(t.Context(), fence.RowName{Table: "order", Key: []string{"1"}}, fence.Access{Principal: "p"})
+	row, err = w.Row(t.Context(), fence.RowRead{Row: fence.RowName{Table: "order", Key: []string{"1"}}, Access: fence.Access{Principal: "p"}})
 	if wantCode(t, err, fence.CodeAccepted); string(row.JSON) != strings.Replace(want, `"t":1`, `"t":10`, 1) {
+		t.Errorf("%s", row.JSON)
+	}
+}
+
+func TestNumbersAsText(t *testing.T) {
+	w := newWorld(t)
+	w.exec(`CREATE TABLE n (id bigint PRIMARY KEY, i int, d numeric, a numeric[], b bigint[], x text); SELECT fence.protect('n', 'n:{id}')`)
+	g := w.grant("n:9223372036854775807", "p", "a")
+	x := rowWrite(fence.OpPut, "n", "9223372036854775807", `{"i":1,"d":123456789012345678901234567890.10,"a":[1.10,null],"b":[9223372036854775807],"x":"y"}`, g.First())
+	row, err := w.WriteRow(t.Context(), x)
+	if wantCode(t, err, fence.CodeAccepted); string(row.JSON) != `{"id":9223372036854775807,"i":1,"d":123456789012345678901234567890.10,"a":[1.10,null],"b":[9223372036854775807],"x":"y"}` {
+		t.Errorf("%s", row.JSON)
+	}
+	const want = `{"id":"9223372036854775807","i":1,"d":"123456789012345678901234567890.10","a":["1.10",null],"b":["9223372036854775807"],"x":"y"}`
+	x.NumbersAsText = true
+	row, err = w.WriteRow(t.Context(), x)
+	if wantCode(t, err, fence.CodeAccepted); string(row.JSON) != want || !row.Replayed {
+		t.Errorf("%v %s", row.Replayed, row.JSON)
+	}
+	x.Op, x.Token = fence.OpPatch, x.Token+1
+	row, err = w.WriteRow(t.Context(), x)
+	if wantCode(t, err, fence.CodeAccepted); string(row.JSON) != want {
 		t.Errorf("%s", row.JSON)
 	}
 }

@@ -36,8 +36,27 @@ func keyArgs(t *table, key []string) []any {
 	return args
 }
 
-func readSQL(t *table) string {
-	return "SELECT " + verdictColumns + ", (SELECT row_to_json(t.*)::text FROM " + t.name + " AS t WHERE " + keyMatch(t, 6) +
+// rowJSON renders the row t as one JSON object with every digit that PostgreSQL has.
+func rowJSON(t *table, numbersAsText bool) string {
+	if !numbersAsText {
+		return "row_to_json(t.*)::text"
+	}
+	fields := make([]string, len(t.columns))
+	for i, c := range t.columns {
+		fields[i] = "t." + ident(c.name)
+		switch c.base {
+		case "bigint", "numeric":
+			fields[i] += "::text"
+		case "bigint[]", "numeric[]":
+			fields[i] += "::text[]"
+		}
+		fields[i] += " AS " + ident(c.name)
+	}
+	return "(SELECT row_to_json(q.*)::text FROM (SELECT " + strings.Join(fields, ", ") + ") q)"
+}
+
+func readSQL(t *table, numbersAsText bool) string {
+	return "SELECT " + verdictColumns + ", (SELECT " + rowJSON(t, numbersAsText) + " FROM " + t.name + " AS t WHERE " + keyMatch(t, 6) +
 		") FROM fence.row_state($1, $2, $3, $4, $5) v"
 }
 
@@ -59,7 +78,7 @@ func changeSQL(t *table, w fence.RowWrite) (string, []any) {
 			"SELECT ''::text, false FROM d UNION ALL " + undoUnless("d"), args
 	case fence.OpPatch:
 		cols := settableIn(t, w.Columns)
-		return "WITH " + bodyRecord(cols) + ", u AS (" + updateSQL(t, cols, nil, where) + ") " +
+		return "WITH " + bodyRecord(cols) + ", u AS (" + updateSQL(t, w.NumbersAsText, cols, nil, where) + ") " +
 			"SELECT j, false FROM u UNION ALL " + undoUnless("u"), args
 	}
 	return putSQL(t, w, first, where), args
@@ -82,7 +101,7 @@ func putSQL(t *table, w fence.RowWrite, first int, where string) string {
 	for _, c := range cols {
 		names, values = append(names, ident(c.name)), append(values, "r."+ident(c.name))
 	}
-	update := updateSQL(t, cols, left, where)
+	update := updateSQL(t, w.NumbersAsText, cols, left, where)
 	insertIf := "NOT EXISTS (SELECT 1 FROM u)"
 	switch {
 	case w.If.Absent:
@@ -93,12 +112,12 @@ func putSQL(t *table, w fence.RowWrite, first int, where string) string {
 	}
 	return "WITH " + bodyRecord(cols) + ", u AS (" + update + "), i AS (INSERT INTO " + t.name + " AS t (" + strings.Join(names, ", ") + ")" +
 		" OVERRIDING SYSTEM VALUE SELECT " + strings.Join(values, ", ") + " FROM r WHERE fence.admitted($1) AND " + insertIf +
-		" RETURNING row_to_json(t.*)::text AS j) " +
+		" RETURNING " + rowJSON(t, w.NumbersAsText) + " AS j) " +
 		"SELECT j, false FROM u UNION ALL SELECT j, fence.note_created() FROM i UNION ALL " + undoUnless("u", "i")
 }
 
 // updateSQL sets cols from the record r and left to their defaults. With nothing to set the row is only locked.
-func updateSQL(t *table, cols, left []column, where string) string {
+func updateSQL(t *table, numbersAsText bool, cols, left []column, where string) string {
 	set := make([]string, 0, len(cols)+len(left))
 	for _, c := range cols {
 		set = append(set, ident(c.name)+" = r."+ident(c.name))
@@ -107,9 +126,9 @@ func updateSQL(t *table, cols, left []column, where string) string {
 		set = append(set, ident(c.name)+" = DEFAULT")
 	}
 	if len(set) == 0 {
-		return "SELECT row_to_json(t.*)::text AS j FROM " + t.name + " AS t WHERE " + where + " FOR UPDATE"
+		return "SELECT " + rowJSON(t, numbersAsText) + " AS j FROM " + t.name + " AS t WHERE " + where + " FOR UPDATE"
 	}
-	return "UPDATE " + t.name + " AS t SET " + strings.Join(set, ", ") + " FROM r WHERE " + where + " RETURNING row_to_json(t.*)::text AS j"
+	return "UPDATE " + t.name + " AS t SET " + strings.Join(set, ", ") + " FROM r WHERE " + where + " RETURNING " + rowJSON(t, numbersAsText) + " AS j"
 }
 
 // bodyRecord turns the JSON body into a record r with the columns' own types: digits, json texts and arrays arrive as
