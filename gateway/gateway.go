@@ -21,6 +21,7 @@ const (
 	defaultMaxObject    = 5 << 30
 	defaultMaxDepth     = 64
 	defaultMaxMeta      = 8 << 10
+	defaultMaxPath      = 16 << 10
 	defaultWriteTimeout = 15 * time.Second
 	defaultBodyLimit    = time.Hour
 )
@@ -45,6 +46,9 @@ type Config struct {
 	// Log takes one line per refusal. Defaults to slog.Default().
 	Log *slog.Logger
 
+	// MaxPath is the longest path in bytes, percent-encoded as it is sent; it bounds all names below their own
+	// limits. Defaults to 16 KiB.
+	MaxPath int
 	// MaxBody is the largest JSON body in bytes. Defaults to 1 MiB.
 	MaxBody int64
 	// MaxDepth is how deep JSON may nest. Defaults to 64.
@@ -68,6 +72,7 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
+	orDefault(&c.MaxPath, defaultMaxPath)
 	orDefault(&c.MaxBody, defaultMaxBody)
 	orDefault(&c.MaxDepth, defaultMaxDepth)
 	orDefault(&c.MaxObject, defaultMaxObject)

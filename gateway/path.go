@@ -1,12 +1,24 @@
 package gateway
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/fencegate/fencegate/fence"
 )
+
+// shortPath refuses a path over the limit before anything is decoded from it.
+func (g *Gateway) shortPath(next http.Handler) http.Handler {
+	return g.handle(func(w http.ResponseWriter, r *http.Request) error {
+		if n := len(wirePath(r.URL)); n > g.cfg.MaxPath {
+			return fence.Errorf(fence.CodeInvalidRequest, "a path has at most %d bytes, this one has %d", g.cfg.MaxPath, n).In("path")
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}
 
 // wirePath is the path as it was sent, still escaped. EscapedPath alone would lose a %2F when another byte of the
 // path should have been escaped and was not: it then escapes the decoded path anew.

@@ -79,7 +79,7 @@ func fixed(methods ...method) func(string) (endpoint, error) {
 func (g *Gateway) routes() http.Handler {
 	families := g.families()
 	mux := chi.NewRouter()
-	mux.Use(traced, g.recovered, g.bounded)
+	mux.Use(traced, g.recovered, g.bounded, g.shortPath)
 	if g.cfg.LoopbackOnly {
 		mux.Use(g.loopback)
 	}

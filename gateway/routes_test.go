@@ -145,3 +145,9 @@ func TestConfigIsValidated(t *testing.T) {
 		t.Fatal("a gateway without backends was made")
 	}
 }
+
+func TestPathOverTheLimit(t *testing.T) {
+	a := serve(t, func(c *gateway.Config) { c.MaxPath = 64 })
+	a.refused(400, "invalid-request", "GET", "/v1/rows/w/"+strings.Repeat("x", 64), "")
+	a.refused(404, "not-found", "GET", "/v1/rows/w/"+strings.Repeat("x", 64-len("/v1/rows/w/")), "")
+}

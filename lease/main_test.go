@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/lease"
@@ -18,14 +16,7 @@ import (
 	"github.com/fencegate/fencegate/lease/redislease"
 )
 
-func TestMain(m *testing.M) {
-	code := testenv.Main(m)
-	if err := goleak.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
 
 // prefixes makes prefixes unique within the test binary's shared server.
 var prefixes atomic.Int64

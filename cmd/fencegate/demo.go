@@ -56,7 +56,7 @@ func (c *demoCmd) Run(std *streams, rc *runContext) error {
 // private plays against a gateway of its own, below dir.
 func (c *demoCmd) private(rc *runContext, st *stage, dir string) (err error) {
 	dev := &devCmd{Data: filepath.Join(dir, "data"), limitFlags: limitFlags{
-		MaxBody: 1 << 20, MaxDepth: 64, MaxHeader: 64 << 10, MaxObject: 1 << 30, MaxMeta: 8 << 10, UploadLimit: time.Hour, DownloadLimit: time.Hour,
+		MaxPath: 16 << 10, MaxBody: 1 << 20, MaxDepth: 64, MaxHeader: 64 << 10, MaxObject: 1 << 30, MaxMeta: 8 << 10, UploadLimit: time.Hour, DownloadLimit: time.Hour,
 	}, collectFlags: collectFlags{GCGrace: 24 * time.Hour, GCInterval: time.Minute}}
 	l, err := listenLoopback(rc, "127.0.0.1:0")
 	if err != nil {

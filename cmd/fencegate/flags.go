@@ -19,6 +19,7 @@ type databaseFlag struct {
 type limitFlags struct {
 	MaxBody       int64         `default:"1048576" help:"Largest JSON body, in bytes."`
 	MaxDepth      int           `default:"64" help:"How deep JSON may nest."`
+	MaxPath       int           `default:"16384" help:"Longest request path, in bytes; bounds every name."`
 	MaxHeader     int           `default:"65536" help:"Largest request header, in bytes."`
 	MaxObject     int64         `default:"5368709120" help:"Largest object, in bytes."`
 	MaxMeta       int           `default:"8192" help:"Largest X-Meta-* headers of an object together, in bytes."`
@@ -28,13 +29,13 @@ type limitFlags struct {
 
 func (f limitFlags) gateway() gateway.Config {
 	return gateway.Config{
-		MaxBody: f.MaxBody, MaxDepth: f.MaxDepth, MaxObject: f.MaxObject, MaxMeta: f.MaxMeta,
+		MaxPath: f.MaxPath, MaxBody: f.MaxBody, MaxDepth: f.MaxDepth, MaxObject: f.MaxObject, MaxMeta: f.MaxMeta,
 		UploadLimit: f.UploadLimit, DownloadLimit: f.DownloadLimit,
 	}
 }
 
 func (f limitFlags) validate() error {
-	if f.MaxBody < 1 || f.MaxDepth < 1 || f.MaxHeader < 4096 || f.MaxObject < 1 || f.MaxMeta < 0 || f.UploadLimit <= 0 || f.DownloadLimit <= 0 {
+	if f.MaxPath < 1 || f.MaxBody < 1 || f.MaxDepth < 1 || f.MaxHeader < 4096 || f.MaxObject < 1 || f.MaxMeta < 0 || f.UploadLimit <= 0 || f.DownloadLimit <= 0 {
 		return errors.New("every limit must be positive, and --max-header at least 4096")
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/fencegate/fencegate/internal/localservers"
 )
 
@@ -37,7 +39,7 @@ func (o *once[T]) get(start func() (T, error)) (T, error) {
 	return o.value, o.err
 }
 
-// Main runs the tests, ends the servers they used, and returns the exit code.
+// Main runs the tests, ends the servers they used, looks for goroutines that nobody ended, and returns the exit code.
 func Main(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "fencegate-test-")
 	if err != nil {
@@ -47,6 +49,10 @@ func Main(m *testing.M) int {
 	shared = &servers{dir: dir}
 	code := m.Run()
 	if err := shared.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "testenv:", err)
+		return max(code, 1)
+	}
+	if err := goleak.Find(); err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return max(code, 1)
 	}

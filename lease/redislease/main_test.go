@@ -8,20 +8,12 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/fencegate/fencegate/internal/testenv"
 	"github.com/fencegate/fencegate/lease/redislease"
 )
 
-func TestMain(m *testing.M) {
-	code := testenv.Main(m)
-	if err := goleak.Find(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = max(code, 1)
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
 
 // prefixes makes prefixes unique within the test binary's shared server.
 var prefixes atomic.Int64
