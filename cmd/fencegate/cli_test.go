@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/fencegate/fencegate/internal/testenv"
+)
+
+func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
+
+// command runs the program in this process.
+func command(t *testing.T, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(context.Background(), args, streams{strings.NewReader(""), &stdout, &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+func TestMigrateAndProtect(t *testing.T) {
+	url := "--database-url=" + testenv.Database(t)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"StatusOfAnEmptyDatabase", []string{"migrate", "status"}, 0, "missing  00001_ledger.sql"},
+		{"Up", []string{"migrate", "up"}, 0, "applied 00001_ledger.sql"},
+		{"UpToDate", []string{"migrate", "up"}, 0, "the ledger is up to date"},
+		{"Status", []string{"migrate", "status"}, 0, "applied  00006_protect.sql"},
+		{"NoSuchTable", []string{"protect", "nowhere", "--lease=x"}, 1, "there is no table public.nowhere"},
+		{"Bucket", []string{"protect", "--bucket=reports", "--prefix=daily/", "--lease=daily:{key:2}"}, 0, "bucket reports, keys below daily/ is protected by lease daily:{key:2}"},
+		{"BadTemplate", []string{"protect", "--bucket=reports", "--lease=x:{id}"}, 1, "names {id}"},
+		{"BothKinds", []string{"protect", "t", "--bucket=reports", "--lease=x"}, 1, "either a table or a bucket"},
+		{"NeitherKind", []string{"protect", "--lease=x"}, 1, "either a table or a bucket"},
+		{"PrefixOfATable", []string{"protect", "t", "--prefix=x", "--lease=x"}, 1, "--prefix goes with --bucket"},
+		{"NoLease", []string{"protect", "t"}, 80, "--lease"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out, errs := command(t, append(c.args, url)...)
+			if code != c.code || !strings.Contains(out+errs, c.says) {
+				t.Errorf("exit %d, want %d, and %q in:\n%s%s", code, c.code, c.says, out, errs)
+			}
+		})
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"Help", []string{"--help"}, 0, "Commands:"},
+		{"DevHelp", []string{"dev", "--help"}, 0, "$FENCEGATE_LISTEN"},
+		{"Version", []string{"version"}, 0, "fencegate "},
+		{"NoCommand", nil, 80, "expected one of"},
+		{"UnknownFlag", []string{"dev", "--nope"}, 80, "unknown flag --nope"},
+		{"NotLoopback", []string{"dev", "--listen=0.0.0.0:0"}, 1, "loopback only"},
+		{"NoPort", []string{"dev", "--listen=127.0.0.1"}, 1, "missing port"},
+		{"Limit", []string{"dev", "--max-body=0"}, 1, "must be positive"},
+		{"HalfOfTheServers", []string{"dev", "--listen=127.0.0.1:0", "--data=" + t.TempDir(), "--redis-url=redis://127.0.0.1:1"}, 1, "both or neither"},
+		{"DemoWithoutGateway", []string{"demo", "--url=http://127.0.0.1:1"}, 1, "does not answer"},
+		{"DemoTTL", []string{"demo", "--ttl=1ms"}, 1, "at least 100ms"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out, errs := command(t, c.args...)
+			if code != c.code || !strings.Contains(out+errs, c.says) {
+				t.Errorf("exit %d, want %d, and %q in:\n%s%s", code, c.code, c.says, out, errs)
+			}
+		})
+	}
+}
+
+func TestWriteEnv(t *testing.T) {
+	dir := t.TempDir()
+	if err := writeEnv(dir, "http://127.0.0.1:1", "postgres://u@/d?host=/a b&x='y'", "unix:///r"); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "env"))
+	want := "export FENCEGATE_URL=http://127.0.0.1:1\nexport FENCEGATE_DATABASE_URL='postgres://u@/d?host=/a b&x='\\''y'\\'''\nexport FENCEGATE_REDIS_URL=unix:///r\n"
+	if err != nil || string(data) != want {
+		t.Errorf("%v %s", err, data)
+	}
+	info, err := os.Stat(filepath.Join(dir, "env"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v %v", err, info.Mode())
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".env-*")); left != nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
