@@ -67,6 +67,7 @@ func (f s3Flags) store() s3store.Config {
 	return s3store.Config{
 		Endpoint: f.S3Endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
 		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix,
+		AnswerTimeout: 10 * time.Second, // three attempts: an S3 that hangs is reported after half a minute
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// SQLSTATEs that the ledger's functions raise.
+// SQLSTATEs that the ledger's functions raise, and that are not just an invalid request (FG008).
 const (
 	stateStale          = "FG001"
 	stateSpent          = "FG002"
@@ -33,6 +33,8 @@ const (
 	stateDeadlock        = "40P01"
 	stateReadOnly        = "25006"
 	stateForbidden       = "42501"
+	stateCanceled        = "57014"
+	stateRaised          = "P0001"
 )
 
 // classify turns an error of the database into an outcome. An error that the server reported for the transaction
@@ -68,41 +70,43 @@ func classifyRead(err error) error {
 	return err
 }
 
+// classifyState is the table from SQLSTATEs to codes.
 func classifyState(pg *pgconn.PgError) *fence.Error {
+	inItsWords := func(code fence.Code) *fence.Error { return fence.Wrap(code, pg, "%s", pg.Message) }
 	switch pg.Code {
 	case stateStale:
-		return fence.Wrap(fence.CodeStaleToken, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeStaleToken)
 	case stateSpent:
-		return fence.Wrap(fence.CodeSpentToken, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeSpentToken)
 	case stateEnded:
-		return fence.Wrap(fence.CodeGrantEnded, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeGrantEnded)
 	case stateUnissued:
-		return fence.Wrap(fence.CodeUnissuedToken, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeUnissuedToken)
 	case stateNotProtected:
-		return fence.Wrap(fence.CodeNotFound, pg, "%s", pg.Message)
-	case stateInvalid:
-		return invalid(pg, pg.ColumnName)
+		return inItsWords(fence.CodeNotFound)
 	case stateInvalidToken:
-		return fence.Wrap(fence.CodeInvalidToken, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeInvalidToken)
 	case stateUploadExpired:
-		return fence.Wrap(fence.CodeUploadExpired, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeUploadExpired)
 	case stateExistence:
-		return fence.Wrap(fence.CodePreconditionFailed, pg, "%s", pg.Message)
+		return inItsWords(fence.CodePreconditionFailed)
+	case stateChangedNothing:
+		return inItsWords(fence.CodeWriteSuppressed) // or not found: explain tells
 	case stateForbidden:
-		return fence.Wrap(fence.CodeForbidden, pg, "%s", pg.Message)
+		return inItsWords(fence.CodeForbidden)
+	case stateRaised:
+		// A trigger of the table's owner refused the write.
+		return inItsWords(fence.CodeConstraintViolation)
 	case stateReadOnly:
 		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL is read-only")
 	case stateSerialization, stateDeadlock:
 		return fence.Wrap(fence.CodeContention, pg, "another transaction was in the way")
-	case stateLockTimeout, "57014":
+	case stateLockTimeout, stateCanceled:
 		return fence.Wrap(fence.CodeContention, pg, "a lock was not free in time")
-	case "P0001":
-		// A trigger of the table's owner refused the write in its own words.
-		return fence.Wrap(fence.CodeConstraintViolation, pg, "%s", pg.Message)
 	}
 	switch pg.Code[:2] {
-	case "22", "54":
-		return invalid(pg, pg.ColumnName)
+	case "22", "54", "FG":
+		return invalid(pg)
 	case "23":
 		return violation(pg)
 	case "53", "57", "58":
@@ -111,12 +115,12 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 	return fence.Wrap(fence.CodeInternal, pg, "PostgreSQL refused the statement")
 }
 
-func invalid(pg *pgconn.PgError, field string) *fence.Error {
+func invalid(pg *pgconn.PgError) *fence.Error {
 	message := pg.Message
 	if pg.Hint != "" {
 		message += ". " + pg.Hint
 	}
-	return fence.Wrap(fence.CodeInvalidRequest, pg, "%s", message).In(field)
+	return fence.Wrap(fence.CodeInvalidRequest, pg, "%s", message).In(pg.ColumnName)
 }
 
 func violation(pg *pgconn.PgError) *fence.Error {
