@@ -27,7 +27,7 @@ type CollectorConfig struct {
 
 const (
 	// uploadMargin is for the steps of a write that come after its upload.
-	uploadMargin = time.Hour
+	uploadMargin = 30 * time.Second
 	// sweepPage is how many blobs the ledger is asked for at once.
 	sweepPage = 100
 )

@@ -36,7 +36,7 @@ func TestSweepDeletesOnlyOldGarbage(t *testing.T) {
 	l, m := newLedger(), newMemory()
 	for id, b := range map[string]*intent{
 		"pending-young":  {state: "pending", age: 12 * time.Hour},
-		"pending-margin": {state: "pending", age: 12*time.Hour + 30*time.Minute},
+		"pending-margin": {state: "pending", age: 12*time.Hour + 15*time.Second},
 		"pending-stale":  {state: "pending", age: 14 * time.Hour},
 		"committed":      {state: "committed", age: 100 * day},
 		"garbage-young":  {state: "garbage", age: day - time.Second},

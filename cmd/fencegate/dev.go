@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 
@@ -74,6 +73,7 @@ type devEnvironment struct {
 	servers               *localservers.Servers // nil when both servers are somebody else's
 	databaseURL, redisURL string
 	watchers              sync.WaitGroup
+	release               func() // of the folder
 }
 
 // startDev starts what the flags do not name, migrates the ledger and wires a gateway.
@@ -87,14 +87,15 @@ func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironme
 	if (c.DatabaseURL == "") != (c.RedisURL == "") {
 		return nil, errors.New("--database-url and --redis-url go together: both or neither")
 	}
+	if env.release, err = localservers.Hold(ctx, c.Data); err != nil {
+		return nil, err
+	}
 	if c.DatabaseURL == "" {
 		env.servers, err = localservers.Start(ctx, localservers.Config{Dir: c.Data, Log: log})
 		if err != nil {
 			return nil, err
 		}
 		env.databaseURL, env.redisURL = env.servers.DatabaseURL(), env.servers.RedisURL()
-	} else if err := os.MkdirAll(c.Data, 0o700); err != nil {
-		return nil, err
 	}
 	if _, err := pgstore.Migrate(ctx, env.databaseURL); err != nil {
 		return nil, err
@@ -133,6 +134,9 @@ func (e *devEnvironment) Close() error {
 	if e.servers != nil {
 		errs = append(errs, e.servers.Close())
 		e.watchers.Wait()
+	}
+	if e.release != nil {
+		e.release()
 	}
 	return errors.Join(errs...)
 }

@@ -17,6 +17,19 @@ const leftoverTimeout = 30 * time.Second
 // and serves messages and clean-up only: the lock alone decides.
 type folderLock struct{ file *os.File }
 
+// Hold makes a folder, if absent, and keeps it from every other program until release is called or this program ends.
+func Hold(ctx context.Context, dir string) (release func(), err error) {
+	dir, err = makeFolder(dir, 0o711)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := lockFolder(ctx, dir, dir)
+	if err != nil {
+		return nil, err
+	}
+	return lock.release, nil
+}
+
 // lockFolder takes the lock of dir. A holder that lives is an error at once; processes of a server whose program has
 // ended are interrupted (if they run in home) and waited for.
 func lockFolder(ctx context.Context, dir, home string) (*folderLock, error) {

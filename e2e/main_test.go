@@ -1,0 +1,42 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/fencegate/fencegate/internal/testenv"
+)
+
+// binary is the path of the program under test. TestMain builds it before the first test.
+var binary string
+
+func TestMain(m *testing.M) {
+	if url := os.Getenv(uploaderURL); url != "" {
+		os.Exit(uploaderMain(url))
+	}
+	os.Exit(buildAndTest(m))
+}
+
+func buildAndTest(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "fencegate-e2e-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	// A test runs the program as another user.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		return 1
+	}
+	binary = filepath.Join(dir, "fencegate")
+	build := exec.Command("go", "build", "-o", binary, "github.com/fencegate/fencegate/cmd/fencegate")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "e2e: build: %v\n%s", err, out)
+		return 1
+	}
+	return testenv.Main(m)
+}
