@@ -12,9 +12,9 @@ import (
 // Config tunes a Manager.
 type Config struct {
 	// CertifyTimeout bounds what an acquire does once it has taken the lease, without regard to its caller.
-	// Defaults to 5 s.
+	// Defaults to 12 s: longer than the ledger waits for a lock, twice.
 	CertifyTimeout time.Duration
-	// CleanupTimeout bounds a release, and what is undone after an acquire that failed. Defaults to 3 s.
+	// CleanupTimeout bounds a release, and what is undone after an acquire that failed. Defaults to 12 s.
 	CleanupTimeout time.Duration
 	// MaxVoid is how many void certificates make an acquire give up. Defaults to 10.
 	MaxVoid int
@@ -24,10 +24,10 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.CertifyTimeout == 0 {
-		c.CertifyTimeout = 5 * time.Second
+		c.CertifyTimeout = 12 * time.Second
 	}
 	if c.CleanupTimeout == 0 {
-		c.CleanupTimeout = 3 * time.Second
+		c.CleanupTimeout = 12 * time.Second
 	}
 	if c.MaxVoid == 0 {
 		c.MaxVoid = 10

@@ -9,7 +9,7 @@ SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'fencegate works at READ COMMITTED only, this transaction is %', upper(current_setting('transaction_isolation'))
-              USING ERRCODE = 'FG008';
+              USING ERRCODE = 'FG014';
     END IF;
 END $$;
 -- +goose StatementEnd

@@ -77,6 +77,21 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Ends the transactions that hold the lease's lock, shared, while their client has kept them waiting for p_after: a
+-- worker or gateway that was paused in mid-message, which no timeout of the server ends (the session counts as active).
+-- What they wrote is undone.
+-- +goose StatementBegin
+CREATE FUNCTION fence.end_stalled(p_lease text, p_after interval) RETURNS bigint LANGUAGE sql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT count(*) FILTER (WHERE pg_terminate_backend(l.pid))
+      FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+     WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 1
+       AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
+       AND (l.classid::bigint << 32 | l.objid::bigint) = fence.lease_lock(p_lease)
+       AND a.wait_event_type = 'Client' AND a.xact_start < clock_timestamp() - p_after
+$$;
+-- +goose StatementEnd
+
 -- Another block for the newest grant if it is the one named and has not ended. Its first token stays.
 -- +goose StatementBegin
 CREATE FUNCTION fence.more_tokens(p_lease text, p_id_hash bytea, p_principal text, p_acquire_hash bytea) RETURNS SETOF fence.grants

@@ -85,13 +85,17 @@ END $$;
 
 -- Whether this transaction's last admit accepted the token: what the statement that changes the data asks.
 CREATE FUNCTION fence.admitted(p_token bigint) RETURNS boolean LANGUAGE sql STABLE
-AS $$ SELECT pg_catalog.starts_with(pg_catalog.current_setting('fence.admitted', true), p_token || ' ') $$;
+AS $$ SELECT pg_catalog.starts_with(pg_catalog.current_setting('fence.admitted', true), pg_catalog.concat(p_token, ' ')) $$;
 
--- Undoes an admitted write whose data did not change: the whole transaction, so the mark too (I5).
+-- Undoes an admitted write that did not change exactly the row it named: the whole transaction, so the mark too (I5).
+-- p_changed is 0 when nothing changed.
 -- +goose StatementBegin
-CREATE FUNCTION fence.undo() RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION fence.undo(p_changed bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'the write changed nothing' USING ERRCODE = 'FG010';
+    IF p_changed = 0 THEN
+        RAISE EXCEPTION 'the write changed nothing' USING ERRCODE = 'FG010';
+    END IF;
+    RAISE EXCEPTION 'the row would be stored under another key than it was named by, or several rows have this key' USING ERRCODE = 'FG015';
 END $$;
 -- +goose StatementEnd
 
@@ -122,10 +126,15 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- What changes with most changes of a table's columns: the version of its catalogue row.
+CREATE FUNCTION fence.table_shape(p_table text) RETURNS text LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT c.oid || '.' || c.xmin FROM pg_class c WHERE c.oid = to_regclass(p_table) $$;
+
 -- Admits a write to a row. Two codes beside the rule's: not-found (the table is not protected) and binding-changed
--- (the caller's idea of the table is older than its binding; p_version null: the caller has none).
+-- (the caller's idea of the table is older than its binding or shape; null: the caller has none).
 -- +goose StatementBegin
-CREATE FUNCTION fence.admit_row(p_table text, p_version bigint, p_parts text[], p_token bigint, p_principal text, p_digest bytea,
+CREATE FUNCTION fence.admit_row(p_table text, p_version bigint, p_shape text, p_parts text[], p_token bigint, p_principal text, p_digest bytea,
     p_match bigint[], p_none_match bigint[]) RETURNS fence.verdict LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -135,7 +144,7 @@ DECLARE
 BEGIN
     PERFORM fence.require_read_committed();
     v_binding := fence.table_binding(p_table);
-    IF v_binding.version IS NULL OR v_binding.version <> p_version THEN
+    IF v_binding.version IS NULL OR v_binding.version <> p_version OR fence.table_shape(p_table) <> p_shape THEN
         v.code := CASE WHEN v_binding.version IS NULL THEN 'not-found' ELSE 'binding-changed' END;
         RETURN v;
     END IF;
@@ -187,7 +196,7 @@ END $$;
 
 -- For plain SQL writers: SELECT fence.admit('wallets', '42', 1001) first, in the transaction that changes the row.
 -- Raises on every refusal: FG001 stale-token, FG002 spent-token, FG003 grant-ended, FG005 unissued-token,
--- FG007 not protected, FG008 bad key or isolation. Returns the resource's name. A transaction that was admitted and
+-- FG007 not protected, FG008 bad key, FG009 malformed token, FG014 isolation. Returns the resource's name. A transaction that was admitted and
 -- then sits idle is ended by the server, so that it cannot hold up the next grant for ever.
 -- +goose StatementBegin
 CREATE FUNCTION fence.admit(p_relation text, p_key text, p_token bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
@@ -195,6 +204,7 @@ SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v       fence.verdict;
     v_parts text[];
+    v_outer text := current_setting('fence.admitted', true);
 BEGIN
     PERFORM fence.require_read_committed();
     PERFORM fence.limit_timeouts();
@@ -203,8 +213,10 @@ BEGIN
     END IF;
     SELECT array_agg(fence.unescape(part) ORDER BY i) INTO v_parts
       FROM unnest(string_to_array(p_key, ',')) WITH ORDINALITY parts(part, i);
-    v := fence.admit_row(fence.table_name(p_relation), NULL, v_parts, p_token, NULL, NULL, NULL, NULL);
+    v := fence.admit_row(fence.table_name(p_relation), NULL, NULL, v_parts, p_token, NULL, NULL, NULL, NULL);
     IF v.code = 'accepted' THEN
+        -- A trigger that admits must not hide the admitted write that fired it.
+        PERFORM set_config('fence.admitted', v_outer, true);
         RETURN v.resource;
     END IF;
     RAISE EXCEPTION '%: token % for %', v.code, p_token, coalesce(v.resource, p_relation)

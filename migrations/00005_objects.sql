@@ -108,7 +108,7 @@ BEGIN
     END IF;
     SELECT o.blob INTO v_blob FROM fence.objects o WHERE o.bucket = p_bucket AND o.key = p_key FOR UPDATE;
     IF v_blob IS NULL THEN
-        RETURN fence.undo();
+        RETURN fence.undo(0);
     END IF;
     UPDATE fence.objects o SET blob = NULL, size = NULL, sha256 = NULL, header = NULL, deleted = true, modified_at = clock_timestamp()
      WHERE o.bucket = p_bucket AND o.key = p_key;

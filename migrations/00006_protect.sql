@@ -23,6 +23,23 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- The type below a domain, however deep.
+-- +goose StatementBegin
+CREATE FUNCTION fence.base_type(p_type oid) RETURNS oid LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_base oid;
+BEGIN
+    LOOP
+        SELECT t.typbasetype INTO v_base FROM pg_type t WHERE t.oid = p_type AND t.typtype = 'd';
+        IF NOT FOUND THEN
+            RETURN p_type;
+        END IF;
+        p_type := v_base;
+    END LOOP;
+END $$;
+-- +goose StatementEnd
+
 -- The types whose equality is equality of the canonical text, or can be made so (numeric is trimmed).
 -- +goose StatementBegin
 CREATE FUNCTION fence.key_type(p_type oid, p_collation oid) RETURNS text LANGUAGE plpgsql STABLE
@@ -30,10 +47,7 @@ SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_type pg_type;
 BEGIN
-    SELECT * INTO v_type FROM pg_type t WHERE t.oid = p_type;
-    WHILE v_type.typtype = 'd' LOOP
-        SELECT * INTO v_type FROM pg_type t WHERE t.oid = v_type.typbasetype;
-    END LOOP;
+    SELECT * INTO v_type FROM pg_type t WHERE t.oid = fence.base_type(p_type);
     IF EXISTS (SELECT FROM pg_collation c WHERE c.oid = p_collation AND NOT c.collisdeterministic) THEN
         RETURN NULL;
     END IF;
@@ -44,6 +58,14 @@ BEGIN
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
+
+-- The protected table, other than the relation itself, with which it may share rows: they would have two names.
+CREATE FUNCTION fence.protected_relative(p_oid oid) RETURNS text LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE up(oid) AS (SELECT p_oid UNION SELECT i.inhparent FROM pg_inherits i JOIN up ON i.inhrelid = up.oid),
+         family(oid) AS (SELECT oid FROM up UNION SELECT i.inhrelid FROM pg_inherits i JOIN family f ON i.inhparent = f.oid)
+    SELECT p.name FROM family f JOIN fence.protected p ON p.kind = 'table' AND to_regclass(p.name) = f.oid WHERE f.oid <> p_oid LIMIT 1
+$$;
 
 -- Protects a table, or changes its template; returns the binding's version. Waits for the writes that are under way
 -- with the old template: when it returns, the new one is in force everywhere (I2).
@@ -56,10 +78,12 @@ DECLARE
     v_columns text[] := '{}';
     v_types   text[] := '{}';
     v_col     record;
-    v_version bigint;
+    v_version  bigint;
+    v_relative text;
 BEGIN
     PERFORM fence.require_read_committed();
-    IF v_oid IS NULL THEN
+    IF v_oid IS NULL OR v_table <> (SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = v_oid) THEN
+        -- A name that PostgreSQL cuts to 63 bytes would be a second name of the same rows.
         RAISE EXCEPTION 'there is no table %', v_table USING ERRCODE = 'FG007';
     END IF;
     IF (SELECT c.relkind NOT IN ('r', 'p') FROM pg_class c WHERE c.oid = v_oid)
@@ -85,12 +109,10 @@ BEGIN
     -- Two relations that share rows would give one row two names. One protect at a time, so that two relatives
     -- cannot be protected at once.
     PERFORM pg_advisory_xact_lock(fence.binding_lock('protect'));
-    FOR v_col IN WITH RECURSIVE up(oid) AS (SELECT v_oid UNION SELECT i.inhparent FROM pg_inherits i JOIN up ON i.inhrelid = up.oid),
-                      family(oid) AS (SELECT oid FROM up UNION SELECT i.inhrelid FROM pg_inherits i JOIN family f ON i.inhparent = f.oid)
-                 SELECT p.name FROM family f JOIN fence.protected p ON p.kind = 'table' AND to_regclass(p.name) = f.oid WHERE f.oid <> v_oid
-    LOOP
-        RAISE EXCEPTION '% cannot be protected: its rows are protected as %', v_table, v_col.name USING ERRCODE = 'FG008';
-    END LOOP;
+    v_relative := fence.protected_relative(v_oid);
+    IF v_relative IS NOT NULL THEN
+        RAISE EXCEPTION '% cannot be protected: its rows are protected as %', v_table, v_relative USING ERRCODE = 'FG008';
+    END IF;
     PERFORM pg_advisory_xact_lock(fence.binding_lock('rows/' || v_table));
     INSERT INTO fence.protected AS p (kind, name, template, key_columns, key_types)
     VALUES ('table', v_table, p_template, v_columns, v_types)
@@ -104,21 +126,26 @@ END $$;
 -- What a writer of rows needs to know of a protected table; no row when it is not protected. Types are qualified, so
 -- that they mean the same under every search_path. Generated columns and identity columns GENERATED ALWAYS are not settable.
 -- +goose StatementBegin
-CREATE FUNCTION fence.describe_table(p_relation text, OUT name text, OUT version bigint, OUT key_columns text[], OUT key_types text[],
+CREATE FUNCTION fence.describe_table(p_relation text, OUT name text, OUT version bigint, OUT shape text, OUT key_columns text[], OUT key_types text[],
     OUT key_constraint text, OUT columns text[], OUT types text[], OUT settable boolean[], OUT base_types text[])
 RETURNS SETOF record LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
-    SELECT p.name, p.version, p.key_columns, p.key_types,
+    SELECT p.name, p.version, fence.table_shape(p.name), p.key_columns, p.key_types,
            (SELECT c.conname FROM pg_constraint c WHERE c.conrelid = to_regclass(p.name) AND c.contype = 'p'),
            a.columns, a.types, a.settable, a.base_types
       FROM fence.protected p,
            LATERAL (SELECT array_agg(a.attname::text ORDER BY a.attnum) AS columns,
                            array_agg(format_type(a.atttypid, a.atttypmod) ORDER BY a.attnum) AS types,
                            array_agg(a.attgenerated = '' AND a.attidentity <> 'a' ORDER BY a.attnum) AS settable,
-                           array_agg(format_type(CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END, -1) ORDER BY a.attnum) AS base_types
-                      FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid
+                           array_agg(format_type(fence.base_type(a.atttypid), -1) ORDER BY a.attnum) AS base_types
+                      FROM pg_attribute a
                      WHERE a.attrelid = to_regclass(p.name) AND a.attnum > 0 AND NOT a.attisdropped) a
      WHERE p.kind = 'table' AND p.prefix = '' AND p.name = fence.table_name(p_relation) AND a.columns IS NOT NULL
+       AND fence.protected_relative(to_regclass(p.name)) IS NULL
+       -- A table altered since it was protected does not exist here until it is protected again.
+       AND (p.key_columns, p.key_types) = (SELECT array_agg(k.attname::text ORDER BY i.pos), array_agg(fence.key_type(k.atttypid, k.attcollation) ORDER BY i.pos)
+              FROM pg_index x, unnest(x.indkey) WITH ORDINALITY i(attnum, pos), pg_attribute k
+             WHERE x.indrelid = to_regclass(p.name) AND x.indisprimary AND i.pos <= x.indnkeyatts AND k.attrelid = x.indrelid AND k.attnum = i.attnum)
 $$;
 -- +goose StatementEnd
 

@@ -10,7 +10,7 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// SQLSTATEs that the ledger's functions raise, and that are not just an invalid request (FG008).
+// SQLSTATEs that the ledger's functions raise, and that are not just an invalid request (FG008, FG015).
 const (
 	stateStale          = "FG001"
 	stateSpent          = "FG002"
@@ -22,6 +22,7 @@ const (
 	stateChangedNothing = "FG010"
 	stateUploadExpired  = "FG012"
 	stateExistence      = "FG013"
+	stateIsolation      = "FG014"
 )
 
 // SQLSTATEs of PostgreSQL that are told apart.
@@ -34,6 +35,7 @@ const (
 	stateReadOnly        = "25006"
 	stateForbidden       = "42501"
 	stateCanceled        = "57014"
+	stateExhausted       = "2200H"
 	stateRaised          = "P0001"
 )
 
@@ -97,6 +99,8 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 	case stateRaised:
 		// A trigger of the table's owner refused the write.
 		return inItsWords(fence.CodeConstraintViolation)
+	case stateExhausted:
+		return fence.Wrap(fence.CodeInternal, pg, "the ledger has no tokens left")
 	case stateReadOnly:
 		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL is read-only")
 	case stateSerialization, stateDeadlock:

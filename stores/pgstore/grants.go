@@ -42,7 +42,7 @@ func (g *grantRow) grant() *fence.Grant {
 
 // Newest returns the newest grant of a lease, nil when there never was one.
 func (s *Store) Newest(ctx context.Context, lease string) (*fence.Grant, error) {
-	g, err := s.oneGrant(ctx, s.read, "SELECT "+grantColumns+" FROM fence.grants g WHERE g.lease = $1", lease)
+	g, err := s.oneGrant(ctx, s.read, lease, "SELECT "+grantColumns+" FROM fence.grants g WHERE g.lease = $1")
 	if fence.CodeOf(err) == fence.CodeLeaseLost {
 		return nil, nil
 	}
@@ -52,8 +52,8 @@ func (s *Store) Newest(ctx context.Context, lease string) (*fence.Grant, error) 
 // Held returns the newest grant if by names it and it has not ended, else CodeLeaseLost. It takes no lock.
 func (s *Store) Held(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error) {
 	id, principal, acquire := refArgs(by)
-	return s.oneGrant(ctx, s.read, "SELECT "+grantColumns+` FROM fence.grants g
-		WHERE g.lease = $1 AND g.ended_at IS NULL AND fence.names_grant(g, $2, $3, $4, $5)`, lease, id, principal, acquire, by.Newest)
+	return s.oneGrant(ctx, s.read, lease, "SELECT "+grantColumns+` FROM fence.grants g
+		WHERE g.lease = $1 AND g.ended_at IS NULL AND fence.names_grant(g, $2, $3, $4, $5)`, id, principal, acquire, by.Newest)
 }
 
 // Certify makes the acquire the newest grant of the lease if the floor still is the newest grant's first token.
@@ -63,7 +63,7 @@ func (s *Store) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant,
 		id   *string
 		row  grantRow
 	)
-	err := s.retry(ctx, func(ctx context.Context) error {
+	err := s.unstalled(ctx, c.Lease, func(ctx context.Context) error {
 		return s.query(ctx, "SELECT c.code, c.id, "+grantColumns+" FROM fence.certify($1, $2, $3, $4, $5, $6) c, LATERAL (SELECT (c.newest).*) g",
 			[]any{c.Lease, int64(c.Floor), c.Acquire[:], c.Principal, c.Holder, c.TTL.Milliseconds()}, append([]any{&code, &id}, row.dest()...)...)
 	})
@@ -86,13 +86,13 @@ func (s *Store) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant,
 // End ends the newest grant if by names it, and returns it; one that has ended already is returned as it is.
 func (s *Store) End(ctx context.Context, lease string, by fence.GrantRef, why string) (*fence.Grant, error) {
 	id, principal, acquire := refArgs(by)
-	return s.oneGrant(ctx, s.query, "SELECT "+grantColumns+" FROM fence.end_grant($1, $2, $3, $4, $5, $6) g", lease, id, principal, acquire, by.Newest, why)
+	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.end_grant($1, $2, $3, $4, $5, $6) g", id, principal, acquire, by.Newest, why)
 }
 
 // More adds a block of tokens to the newest grant if by names it and it has not ended.
 func (s *Store) More(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error) {
 	id, principal, acquire := refArgs(by)
-	g, err := s.oneGrant(ctx, s.query, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4) g", lease, id, principal, acquire)
+	g, err := s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4) g", id, principal, acquire)
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +100,31 @@ func (s *Store) More(ctx context.Context, lease string, by fence.GrantRef) (*fen
 	return g, nil
 }
 
-// oneGrant runs a statement that returns the grant it is about; no row is CodeLeaseLost. All of them may be repeated
-// after contention: nothing was committed.
-func (s *Store) oneGrant(ctx context.Context, run func(context.Context, string, []any, ...any) error, sql string, args ...any) (*fence.Grant, error) {
+// runner is Store.read or Store.query.
+type runner func(ctx context.Context, sql string, args []any, dest ...any) error
+
+// stallLimit is how long a client may keep a transaction that was admitted waiting, once the next grant wants its lock.
+const stallLimit = 4 * time.Second
+
+// unstalled runs a transaction that takes the lease's lock exclusively. When the lock is not free in time it ends the
+// writers whose clients have stalled, and tries once more: a paused worker must not block the next grant for ever.
+func (s *Store) unstalled(ctx context.Context, lease string, f func(context.Context) error) error {
+	err := s.retry(ctx, f)
+	if sqlState(err) != stateLockTimeout {
+		return err
+	}
+	var ended int
+	if endErr := s.read(ctx, "SELECT fence.end_stalled($1, $2)", []any{lease, stallLimit}, &ended); endErr != nil || ended == 0 {
+		return err
+	}
+	return s.retry(ctx, f)
+}
+
+// oneGrant runs a statement about a lease ($1) that returns the grant it is about; no row is CodeLeaseLost. All of them
+// may be repeated after contention: nothing was committed.
+func (s *Store) oneGrant(ctx context.Context, run runner, lease, sql string, args ...any) (*fence.Grant, error) {
 	var row grantRow
-	err := s.retry(ctx, func(ctx context.Context) error { return run(ctx, sql, args, row.dest()...) })
+	err := s.unstalled(ctx, lease, func(ctx context.Context) error { return run(ctx, sql, append([]any{lease}, args...), row.dest()...) })
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fence.Errorf(fence.CodeLeaseLost, "the grant is not the newest of its lease, or it has ended")
 	}

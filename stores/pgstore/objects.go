@@ -85,7 +85,7 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 	var (
 		v       verdict
 		changed *bool
-		object  fence.Object
+		row     objectRow
 	)
 	err := s.retry(ctx, func(ctx context.Context) error {
 		batch := &pgx.Batch{}
@@ -100,8 +100,7 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 			if err = results.QueryRow().Scan(&changed); err != nil {
 				return err
 			}
-			object, err = scanObject(results.QueryRow(), w.Object)
-			return err
+			return results.QueryRow().Scan(row.dest()...)
 		})
 	})
 	if err != nil {
@@ -109,6 +108,10 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 	}
 	if err := v.err(w.Access); err != nil {
 		return fence.Object{}, err
+	}
+	object, err := row.object(w.Object)
+	if err != nil {
+		return object, err
 	}
 	object.State = v.State()
 	object.Created = w.Op == fence.OpPut && deref(changed)
@@ -184,12 +187,4 @@ func (r *objectRow) object(name fence.ObjectName) (fence.Object, error) {
 		}
 	}
 	return o, nil
-}
-
-func scanObject(row pgx.Row, name fence.ObjectName) (fence.Object, error) {
-	var r objectRow
-	if err := row.Scan(r.dest()...); err != nil {
-		return fence.Object{}, err
-	}
-	return r.object(name)
 }

@@ -16,12 +16,17 @@ func ident(name string) string { return pgx.Identifier{name}.Sanitize() }
 func keyMatch(t *table, first int) string {
 	parts := make([]string, len(t.key))
 	for i, col := range t.key {
-		parts[i] = "t." + ident(col) + " = " + keyValue(t, i, first)
+		parts[i] = "t." + ident(col) + " OPERATOR(pg_catalog.=) " + keyValue(t, i, first)
 	}
 	return strings.Join(parts, " AND ")
 }
 
+// A time is read under the settings that name the row: a trigger can have left others in the session.
 func keyValue(t *table, i, first int) string {
+	switch typ := t.keyTypes[i]; typ {
+	case "date", "timestamp without time zone", "timestamp with time zone", "time with time zone":
+		return fmt.Sprintf("fence.canonical('%s', $%d::text)::%s", typ, first+i, typ)
+	}
 	return fmt.Sprintf("$%d::text::%s", first+i, t.keyTypes[i])
 }
 
@@ -39,7 +44,7 @@ func keyArgs(t *table, key []string) []any {
 // rowJSON renders the row t as one JSON object with every digit that PostgreSQL has.
 func rowJSON(t *table, numbersAsText bool) string {
 	if !numbersAsText {
-		return "row_to_json(t.*)::text"
+		return "pg_catalog.row_to_json(t.*)::text"
 	}
 	fields := make([]string, len(t.columns))
 	for i, c := range t.columns {
@@ -52,7 +57,7 @@ func rowJSON(t *table, numbersAsText bool) string {
 		}
 		fields[i] += " AS " + ident(c.name)
 	}
-	return "(SELECT row_to_json(q.*)::text FROM (SELECT " + strings.Join(fields, ", ") + ") q)"
+	return "(SELECT pg_catalog.row_to_json(q.*)::text FROM (SELECT " + strings.Join(fields, ", ") + ") q)"
 }
 
 func readSQL(t *table, numbersAsText bool) string {
@@ -74,11 +79,11 @@ func changeSQL(t *table, w fence.RowWrite) (string, []any) {
 	where := keyMatch(t, first) + " AND fence.admitted($1)"
 	switch w.Op {
 	case fence.OpDelete:
-		return "WITH d AS (DELETE FROM " + t.name + " AS t WHERE " + where + " RETURNING 1) " +
+		return "WITH d AS (DELETE FROM " + t.name + " AS t WHERE " + where + " RETURNING true AS same) " +
 			"SELECT ''::text, false FROM d UNION ALL " + undoUnless("d"), args
 	case fence.OpPatch:
 		cols := settableIn(t, w.Columns)
-		return "WITH " + bodyRecord(cols) + ", u AS (" + updateSQL(t, w.NumbersAsText, cols, nil, where) + ") " +
+		return "WITH " + bodyRecord(cols) + ", u AS (" + updateSQL(t, w.NumbersAsText, cols, nil, where, keyMatch(t, first)) + ") " +
 			"SELECT j, false FROM u UNION ALL " + undoUnless("u"), args
 	}
 	return putSQL(t, w, first, where), args
@@ -101,23 +106,23 @@ func putSQL(t *table, w fence.RowWrite, first int, where string) string {
 	for _, c := range cols {
 		names, values = append(names, ident(c.name)), append(values, "r."+ident(c.name))
 	}
-	update := updateSQL(t, w.NumbersAsText, cols, left, where)
+	update := updateSQL(t, w.NumbersAsText, cols, left, where, keyMatch(t, first))
 	insertIf := "NOT EXISTS (SELECT 1 FROM u)"
 	switch {
 	case w.If.Absent:
-		update = "SELECT NULL::text AS j WHERE false"
+		update = "SELECT NULL::text AS j, true AS same WHERE false"
 		insertIf = "NOT EXISTS (SELECT 1 FROM " + t.name + " AS t WHERE " + keyMatch(t, first) + ")"
 	case w.If.Exists:
 		insertIf = "false"
 	}
 	return "WITH " + bodyRecord(cols) + ", u AS (" + update + "), i AS (INSERT INTO " + t.name + " AS t (" + strings.Join(names, ", ") + ")" +
 		" OVERRIDING SYSTEM VALUE SELECT " + strings.Join(values, ", ") + " FROM r WHERE fence.admitted($1) AND " + insertIf +
-		" RETURNING " + rowJSON(t, w.NumbersAsText) + " AS j) " +
+		" RETURNING " + rowJSON(t, w.NumbersAsText) + " AS j, " + keyMatch(t, first) + " AS same) " +
 		"SELECT j, false FROM u UNION ALL SELECT j, fence.note_created() FROM i UNION ALL " + undoUnless("u", "i")
 }
 
 // updateSQL sets cols from the record r and left to their defaults. With nothing to set the row is only locked.
-func updateSQL(t *table, numbersAsText bool, cols, left []column, where string) string {
+func updateSQL(t *table, numbersAsText bool, cols, left []column, where, same string) string {
 	set := make([]string, 0, len(cols)+len(left))
 	for _, c := range cols {
 		set = append(set, ident(c.name)+" = r."+ident(c.name))
@@ -126,9 +131,9 @@ func updateSQL(t *table, numbersAsText bool, cols, left []column, where string) 
 		set = append(set, ident(c.name)+" = DEFAULT")
 	}
 	if len(set) == 0 {
-		return "SELECT " + rowJSON(t, numbersAsText) + " AS j FROM " + t.name + " AS t WHERE " + where + " FOR UPDATE"
+		return "SELECT " + rowJSON(t, numbersAsText) + " AS j, true AS same FROM " + t.name + " AS t WHERE " + where + " FOR UPDATE"
 	}
-	return "UPDATE " + t.name + " AS t SET " + strings.Join(set, ", ") + " FROM r WHERE " + where + " RETURNING " + rowJSON(t, numbersAsText) + " AS j"
+	return "UPDATE " + t.name + " AS t SET " + strings.Join(set, ", ") + " FROM r WHERE " + where + " RETURNING " + rowJSON(t, numbersAsText) + " AS j, " + same + " AS same"
 }
 
 // bodyRecord turns the JSON body into a record r with the columns' own types: digits, json texts and arrays arrive as
@@ -141,16 +146,14 @@ func bodyRecord(cols []column) string {
 	for i, c := range cols {
 		defs[i] = ident(c.name) + " " + c.typ
 	}
-	return "r AS (SELECT * FROM json_to_record($2::text::json) AS r(" + strings.Join(defs, ", ") + "))"
+	return "r AS (SELECT * FROM pg_catalog.json_to_record($2::text::json) AS r(" + strings.Join(defs, ", ") + "))"
 }
 
+// undoUnless undoes the write unless exactly one row changed and still has the key that names it: a column's precision
+// or a trigger may store another key, and a table altered since it was protected may have several such rows.
 func undoUnless(ctes ...string) string {
-	var b strings.Builder
-	b.WriteString("SELECT NULL, fence.undo() WHERE fence.admitted($1)")
-	for _, c := range ctes {
-		b.WriteString(" AND NOT EXISTS (SELECT 1 FROM " + c + ")")
-	}
-	return b.String()
+	return "SELECT NULL, fence.undo(n) FROM (SELECT coalesce(sum(CASE WHEN same THEN 1 ELSE 2 END), 0) AS n FROM (SELECT same FROM " +
+		strings.Join(ctes, " UNION ALL SELECT same FROM ") + ") changed) s WHERE fence.admitted($1) AND n <> 1"
 }
 
 // settableIn are the body's columns that are set; key columns never are.

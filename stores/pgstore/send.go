@@ -18,8 +18,9 @@ func (s *Store) send(ctx context.Context, batch *pgx.Batch, read func(pgx.BatchR
 	readErr := read(results)
 	// A deferred constraint fails here.
 	closeErr := results.Close()
-	if readErr != nil {
-		return classify(readErr)
+	if readErr == nil {
+		readErr = closeErr
 	}
-	return classify(closeErr)
+	discardIfAltered(ctx, conn, readErr)
+	return classify(readErr)
 }

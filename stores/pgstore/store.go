@@ -79,6 +79,7 @@ func Open(cfg Config) (*Store, error) {
 	}
 	pc.ConnConfig.ConnectTimeout = cfg.ConnectTimeout
 	pc.AfterConnect = checkSession
+	pc.AfterRelease = sessionIntact
 	for name, value := range sessionSettings(cfg) {
 		pc.ConnConfig.RuntimeParams[name] = value
 	}
@@ -108,6 +109,10 @@ func sessionSettings(cfg Config) map[string]string {
 		"lock_timeout":                        ms(cfg.LockTimeout),
 		"statement_timeout":                   ms(cfg.StatementTimeout),
 		"idle_in_transaction_session_timeout": ms(cfg.LockTimeout),
+		// A peer that has vanished is noticed within half a minute (on TCP), and its locks are free.
+		"tcp_keepalives_idle":     "10",
+		"tcp_keepalives_interval": "5",
+		"tcp_keepalives_count":    "4",
 	}
 }
 
@@ -126,6 +131,21 @@ func checkSession(ctx context.Context, conn *pgx.Conn) error {
 		_, err = conn.Exec(ctx, "SET synchronous_commit = local")
 	}
 	return err
+}
+
+// sessionIntact tells whether a connection may serve another request: code of the user's own (a trigger) may have left
+// settings behind under which keys would be read differently.
+func sessionIntact(conn *pgx.Conn) bool {
+	pg := conn.PgConn()
+	return pg.ParameterStatus("TimeZone") == "UTC" && pg.ParameterStatus("DateStyle") == "ISO, YMD" && pg.ParameterStatus("IntervalStyle") == "postgres"
+}
+
+// discardIfAltered closes a connection whose isolation is not the pinned one any more: the pool makes a new one, and
+// the transaction, which was refused for it, is tried again.
+func discardIfAltered(ctx context.Context, conn *pgxpool.Conn, err error) {
+	if sqlState(err) == stateIsolation {
+		_ = conn.Conn().Close(ctx)
+	}
 }
 
 // Ready reports whether the ledger answers.
@@ -153,10 +173,9 @@ func (s *Store) query(ctx context.Context, sql string, args []any, dest ...any) 
 		return err
 	}
 	defer conn.Release()
-	if err := conn.QueryRow(ctx, sql, args...).Scan(dest...); err != nil {
-		return classify(err)
-	}
-	return nil
+	err = conn.QueryRow(ctx, sql, args...).Scan(dest...)
+	discardIfAltered(ctx, conn, err)
+	return classify(err)
 }
 
 // acquire takes a connection, waiting no longer than the connect timeout: a database that is down, or a pool that

@@ -15,8 +15,10 @@ import (
 // table describes a protected table as it stood when it was read.
 type table struct {
 	// name is the canonical name, quoted for SQL: public.wallets.
-	name          string
-	version       int64
+	name    string
+	version int64
+	// shape changes with the table's columns.
+	shape         string
 	key           []string
 	keyTypes      []string
 	keyConstraint string
@@ -49,10 +51,10 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 		settable     []bool
 		constraint   *string
 	)
-	err := s.read(ctx, `SELECT name, version, key_columns, key_types, key_constraint, columns, types, settable, base_types FROM fence.describe_table($1)`,
-		[]any{relation}, &t.name, &t.version, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases)
+	err := s.read(ctx, `SELECT name, version, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types FROM fence.describe_table($1)`,
+		[]any{relation}, &t.name, &t.version, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
-		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none", clip(relation))
+		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none, or its key was altered since: protect it again", clip(relation))
 	}
 	if err != nil {
 		return nil, err
