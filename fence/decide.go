@@ -1,5 +1,7 @@
 package fence
 
+import "slices"
+
 // Write is what the rule needs to know of a write: who spends which token, and what the write depends on.
 type Write struct {
 	Token     Token
@@ -31,19 +33,10 @@ type Condition struct {
 
 // Holds reports whether the condition on the mark is met.
 func (c Condition) Holds(mark Token) bool {
-	if c.Match != nil && !contains(c.Match, mark) {
+	if c.Match != nil && !slices.Contains(c.Match, mark) {
 		return false
 	}
-	return !contains(c.NoneMatch, mark)
-}
-
-func contains(list []Token, t Token) bool {
-	for _, x := range list {
-		if x == t {
-			return true
-		}
-	}
-	return false
+	return !slices.Contains(c.NoneMatch, mark)
 }
 
 // Decide is the rule: the verdict on a write to a resource whose mark is m, protected by a lease whose newest

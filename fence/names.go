@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -28,10 +29,8 @@ func CheckObjectKey(key string) error {
 	if !utf8.ValidString(key) {
 		return Errorf(CodeInvalidRequest, "the object key is not UTF-8").In("key")
 	}
-	for _, r := range key {
-		if r == 0 {
-			return Errorf(CodeInvalidRequest, "the object key has a NUL character").In("key")
-		}
+	if strings.IndexByte(key, 0) >= 0 {
+		return Errorf(CodeInvalidRequest, "the object key has a NUL character").In("key")
 	}
 	return nil
 }
@@ -43,10 +42,8 @@ func checkName(what, name string, least, most int) error {
 	if !utf8.ValidString(name) {
 		return Errorf(CodeInvalidRequest, "the %s is not UTF-8", what).In(what)
 	}
-	for _, r := range name {
-		if unicode.IsControl(r) {
-			return Errorf(CodeInvalidRequest, "the %s has a control character (%U)", what, r).In(what)
-		}
+	if strings.ContainsFunc(name, unicode.IsControl) {
+		return Errorf(CodeInvalidRequest, "the %s has a control character", what).In(what)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	drainBytes = 256 << 10
+	drainBytes = 4 << 20 // more than the largest JSON body: the answer to one that is too large must arrive
 	drainTime  = 2 * time.Second
 )
 

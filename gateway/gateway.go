@@ -94,7 +94,7 @@ func (c Config) validate() error {
 	switch {
 	case c.Leases == nil, c.Rows == nil, c.Objects == nil, c.Readiness == nil:
 		return errors.New("gateway: Leases, Rows, Objects and Readiness are required")
-	case c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0:
+	case c.MaxPath < 0, c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0:
 		return errors.New("gateway: a limit is negative")
 	case c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0:
 		return errors.New("gateway: a time limit is negative")

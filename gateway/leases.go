@@ -56,11 +56,11 @@ func (g *Gateway) acquire(w http.ResponseWriter, r *http.Request, name string) e
 		return err
 	}
 	req.Holder = holder
-	if req.AcquireID, _, err = f.text("acquire_id"); err != nil {
+	if req.AcquireID, given, err = f.text("acquire_id"); err != nil {
 		return err
 	}
-	if len(req.AcquireID) > fence.MaxAcquireID {
-		return fence.Errorf(fence.CodeInvalidRequest, "acquire_id has at most %d bytes", fence.MaxAcquireID).In("acquire_id")
+	if n := len(req.AcquireID); given && n == 0 || n > fence.MaxAcquireID {
+		return fence.Errorf(fence.CodeInvalidRequest, "acquire_id has 1 to %d bytes", fence.MaxAcquireID).In("acquire_id")
 	}
 	held, err := g.cfg.Leases.Acquire(r.Context(), req)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func TestLeaseLifecycle(t *testing.T) {
 	a := serve(t, nil)
 	const path = "/v1/leases/report:2026%2Fa.csv"
-	got := a.want(201, "POST", path, `{"ttl":"1m","holder":"worker-a","acquire_id":""}`)
+	got := a.want(201, "POST", path, `{"ttl":"1m","holder":"worker-a"}`)
 	var g map[string]any
 	if err := json.Unmarshal([]byte(got.text), &g); err != nil {
 		t.Fatal(err)
@@ -70,6 +70,7 @@ func TestLeaseRequestRefused(t *testing.T) {
 	}{
 		{"ZeroTTL", "POST", "a", `{"ttl":"0s"}`, "ttl", 400, nil},
 		{"ShortTTL", "POST", "a", `{"ttl":"99ms"}`, "ttl", 400, nil},
+		{"EmptyAcquireID", "POST", "a", `{"acquire_id":""}`, "acquire_id", 400, nil},
 		{"LongTTL", "POST", "a", `{"ttl":"24h1s"}`, "ttl", 400, nil},
 		{"NumberTTL", "POST", "a", `{"ttl":30}`, "ttl", 400, nil},
 		{"NullTTL", "POST", "a", `{"ttl":null}`, "ttl", 400, nil},

@@ -13,9 +13,9 @@ func (g *Gateway) objectEndpoint(rest string) (endpoint, error) {
 		return nil, err
 	}
 	return endpoint{
-		on(http.MethodGet, name, g.getObject),
-		on(http.MethodPut, name, g.putObject),
-		on(http.MethodDelete, name, g.deleteObject),
+		on(http.MethodGet, name, stated(g.cfg.Objects.ObjectMark, g.getObject)),
+		on(http.MethodPut, name, stated(g.cfg.Objects.ObjectMark, g.putObject)),
+		on(http.MethodDelete, name, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),
 	}, nil
 }
 

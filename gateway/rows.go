@@ -12,10 +12,10 @@ func (g *Gateway) rowEndpoint(rest string) (endpoint, error) {
 		return nil, err
 	}
 	return endpoint{
-		on(http.MethodGet, name, g.getRow),
-		on(http.MethodPatch, name, g.patchRow),
-		on(http.MethodPut, name, g.putRow),
-		on(http.MethodDelete, name, g.deleteRow),
+		on(http.MethodGet, name, stated(g.cfg.Rows.RowMark, g.getRow)),
+		on(http.MethodPatch, name, stated(g.cfg.Rows.RowMark, g.patchRow)),
+		on(http.MethodPut, name, stated(g.cfg.Rows.RowMark, g.putRow)),
+		on(http.MethodDelete, name, stated(g.cfg.Rows.RowMark, g.deleteRow)),
 	}, nil
 }
 

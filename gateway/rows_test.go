@@ -117,8 +117,11 @@ func TestRowWriteRefused(t *testing.T) {
 			if p.Code != tc.code {
 				t.Fatalf("got %+v", p)
 			}
-			if p.Mark != nil && (got.Header.Get("X-Fence-Token") != "1005" || p.Lease != "w:1" || p.FirstToken != 1000 || p.Holder != "alice") {
+			if p.Mark == nil || *p.Mark != 1005 || got.Header.Get("X-Fence-Token") != "1005" || got.Header.Get("X-Fence-Lease") != "w%3A1" || p.Lease != "w:1" {
 				t.Fatalf("the refusal hides what is known: %+v", p)
+			}
+			if judged := p.Code == "stale-token" || p.Code == "spent-token" || p.Code == "unissued-token"; judged && (p.FirstToken != 1000 || p.Holder != "alice") {
+				t.Fatalf("the refusal hides the grant: %+v", p)
 			}
 			if len(got.text) > 1000 {
 				t.Fatalf("the refusal has %d bytes", len(got.text))

@@ -144,6 +144,7 @@ func (a *acquire) await(ctx context.Context, h Holding, poll *backoff) error {
 			Code:      fence.CodeLeaseHeld,
 			Message:   fmt.Sprintf("lease %s is held by %s for another %v", a.cert.Lease, h.Holder, h.Remaining.Round(time.Millisecond)),
 			Lease:     a.cert.Lease,
+			First:     a.cert.Floor,
 			Holder:    h.Holder,
 			Remaining: h.Remaining,
 		}
@@ -193,7 +194,7 @@ func (a *acquire) deliver(ctx context.Context, g *fence.Grant, t taking) (*Held,
 	if err := ctx.Err(); err != nil && a.generated {
 		return nil, a.undo(ctx, a.cancelled(err))
 	}
-	left := min(a.cert.TTL, t.Remaining) - time.Since(t.sent)
+	left := t.Remaining - time.Since(t.sent)
 	if left <= 0 {
 		left = a.prolong(ctx)
 	}

@@ -42,7 +42,9 @@ func (m *Manager) Renew(ctx context.Context, ref Ref, ttl time.Duration) (*Held,
 	if err != nil {
 		return nil, err
 	}
-	return held(after, ref, ttl-time.Since(sent)), nil
+	renewed := held(after, ref, ttl-time.Since(sent))
+	renewed.TTL = ttl
+	return renewed, nil
 }
 
 // More adds a block of tokens to a grant whose lease still runs, else it is CodeLeaseLost.
@@ -64,7 +66,7 @@ func (m *Manager) More(ctx context.Context, ref Ref) (*Held, error) {
 	}
 	g, err = m.ledger.More(ctx, ref.Name, ref.grant())
 	if err != nil {
-		return nil, fmt.Errorf("add tokens to lease %s: %w", ref.Name, unknownIfCut(err))
+		return nil, m.lost(ctx, ref.Name, fmt.Errorf("add tokens to lease %s: %w", ref.Name, unknownIfCut(err)))
 	}
 	return held(g, ref, standing.Remaining-time.Since(sent)), nil
 }
@@ -104,7 +106,7 @@ func (m *Manager) finish(ctx context.Context, name string, by GrantRef, why stri
 	defer cancel()
 	g, err := m.end(ctx, name, by, why)
 	if err != nil {
-		return fmt.Errorf("end the grant of lease %s: %w", name, err)
+		return m.lost(ctx, name, fmt.Errorf("end the grant of lease %s: %w", name, err))
 	}
 	if _, err := m.locker.Drop(ctx, name, g.Acquire); err != nil {
 		e := fence.Wrap(fence.CodeUnavailable, err,
@@ -125,9 +127,22 @@ func (m *Manager) drop(ctx context.Context, g *fence.Grant) {
 func (m *Manager) held(ctx context.Context, ref Ref) (*fence.Grant, error) {
 	g, err := m.ledger.Held(ctx, ref.Name, ref.grant())
 	if err != nil {
-		return nil, fmt.Errorf("find the grant of lease %s: %w", ref.Name, coded(err))
+		return nil, m.lost(ctx, ref.Name, fmt.Errorf("find the grant of lease %s: %w", ref.Name, coded(err)))
 	}
 	return g, nil
+}
+
+// lost tells, with a lease that is lost, whose the newest grant is by now.
+func (m *Manager) lost(ctx context.Context, name string, err error) error {
+	if fence.CodeOf(err) != fence.CodeLeaseLost {
+		return err
+	}
+	if g, newestErr := m.ledger.Newest(ctx, name); newestErr == nil && g != nil {
+		e := refusal(fence.CodeLeaseLost, g, "the grant is not the newest of lease %s, or it has ended", name)
+		e.Err = err
+		return e
+	}
+	return err
 }
 
 func held(g *fence.Grant, ref Ref, left time.Duration) *Held {

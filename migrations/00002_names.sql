@@ -58,7 +58,12 @@ BEGIN
         WHEN 'text', 'character varying' THEN RETURN p_value;
         WHEN 'uuid'    THEN RETURN p_value::uuid::text;
         WHEN 'numeric' THEN RETURN trim_scale(p_value::numeric)::text;
+        -- As in the row's JSON: without a mask that says nothing.
+        WHEN 'inet'    THEN RETURN format('%s', p_value::inet);
         ELSE
+            IF p_value ~* '^\s*(now|today|tomorrow|yesterday)\M' AND p_type ~ '^(date|time)' THEN
+                RAISE EXCEPTION '% names another value at each moment', p_value USING ERRCODE = 'FG008';
+            END IF;
             EXECUTE format('SELECT CAST($1 AS %s)::text', p_type) INTO v_text USING p_value;
             RETURN v_text;
     END CASE;

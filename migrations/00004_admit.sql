@@ -14,7 +14,7 @@ CREATE TYPE fence.verdict AS (
     holder      text
 );
 
--- The part of the rule that looks at the grant alone. A null principal is a SQL caller's: the database role is his
+-- The part of the rule that looks at the grant alone. A null principal is a SQL caller's: the database role is the
 -- authority.
 -- +goose StatementBegin
 CREATE FUNCTION fence.decide_grant(g fence.grants, p_token bigint, p_principal text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -203,6 +203,8 @@ CREATE FUNCTION fence.admit(p_relation text, p_key text, p_token bigint) RETURNS
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v       fence.verdict;
+    v_table text := fence.table_name(p_relation);
+    v_binding fence.protected;
     v_parts text[];
     v_outer text := current_setting('fence.admitted', true);
 BEGIN
@@ -213,15 +215,24 @@ BEGIN
     END IF;
     SELECT array_agg(fence.unescape(part) ORDER BY i) INTO v_parts
       FROM unnest(string_to_array(p_key, ',')) WITH ORDINALITY parts(part, i);
-    v := fence.admit_row(fence.table_name(p_relation), NULL, NULL, v_parts, p_token, NULL, NULL, NULL, NULL);
+    v_binding := fence.table_binding(v_table);
+    IF v_binding.version IS NULL THEN
+        RAISE EXCEPTION '% is not protected', v_table USING ERRCODE = 'FG007';
+    END IF;
+    BEGIN
+        PERFORM fence.row_name(v_binding, v_parts);
+    EXCEPTION WHEN data_exception THEN
+        RAISE EXCEPTION 'the key % cannot be read: %', left(p_key, 200), SQLERRM USING ERRCODE = 'FG008';
+    END;
+    v := fence.admit_row(v_table, NULL, NULL, v_parts, p_token, NULL, NULL, NULL, NULL);
     IF v.code = 'accepted' THEN
         -- A trigger that admits must not hide the admitted write that fired it.
         PERFORM set_config('fence.admitted', v_outer, true);
         RETURN v.resource;
     END IF;
-    RAISE EXCEPTION '%: token % for %', v.code, p_token, coalesce(v.resource, p_relation)
+    RAISE EXCEPTION '%: token % for %', v.code, p_token, v.resource
           USING ERRCODE = CASE v.code WHEN 'stale-token' THEN 'FG001' WHEN 'spent-token' THEN 'FG002' WHEN 'grant-ended' THEN 'FG003'
-                                      WHEN 'unissued-token' THEN 'FG005' ELSE 'FG007' END,
+                                      ELSE 'FG005' END,
                 DETAIL = json_build_object('code', v.code, 'resource', v.resource, 'lease', v.lease, 'mark', v.mark, 'first_token', v.first_token)::text;
 END $$;
 -- +goose StatementEnd

@@ -89,7 +89,7 @@ func (a *api) acquire(ctx context.Context, name, holder string, ttl, wait time.D
 	}
 	ans, err := a.call(ctx, http.MethodPost, "/v1/leases/"+name, body, "Content-Type", "application/json")
 	if err == nil {
-		err = ans.err("acquire " + name)
+		err = ans.err("acquire the lease " + readable(name))
 	}
 	if err != nil {
 		return grant{}, err
@@ -103,5 +103,5 @@ func (a *api) release(ctx context.Context, name string, g grant) error {
 	if err != nil {
 		return err
 	}
-	return ans.err("release " + name)
+	return ans.err("release the lease " + readable(name))
 }

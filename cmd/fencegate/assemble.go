@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type parts struct {
 	databaseURL, redisURL string
 	blobDir               string // unless s3 has an endpoint
 	s3                    s3Flags
+	backends              backendFlags
 	limits                limitFlags
 	collect               collectFlags
 	log                   *slog.Logger
@@ -44,7 +46,7 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if a.store, err = pgstore.Open(pgstore.Config{URL: p.databaseURL}); err != nil {
+	if a.store, err = pgstore.Open(pgstore.Config{URL: p.databaseURL, LockTimeout: p.backends.LockTimeout}); err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, func() error { a.store.Close(); return nil })
@@ -52,7 +54,7 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	leases, err := a.leases(p, "fencegate:"+id)
+	leases, err := a.leases(p, cmp.Or(p.backends.RedisPrefix, "fencegate:"+id))
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +79,7 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 }
 
 func (a *assembly) leases(p parts, prefix string) (*lease.Manager, error) {
-	cfg := redislease.Config{Prefix: prefix}
+	cfg := redislease.Config{Prefix: prefix, CallTimeout: p.backends.RedisTimeout}
 	client, err := redislease.Open(p.redisURL, cfg)
 	if err != nil {
 		return nil, err

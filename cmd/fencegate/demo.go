@@ -16,10 +16,10 @@ import (
 type demoCmd struct {
 	URL    string        `name:"url" env:"FENCEGATE_DEMO_URL" placeholder:"URL" help:"Play the fenced part against this gateway instead of a private one."`
 	Auth   string        `name:"auth" env:"FENCEGATE_AUTH_TOKEN" placeholder:"TOKEN" help:"Bearer token for --url."`
-	Row    string        `default:"wallets/42" help:"Row to play with, as below /v1/rows. It must exist; its column is set back at the end."`
-	Column string        `default:"balance" help:"Column of the row, holding a whole number."`
-	Bucket string        `default:"reports" help:"Bucket to play with. The demo writes the object fencegate-demo.txt and deletes it at the end."`
-	TTL    time.Duration `default:"1s" help:"Time to live of the leases; each pause outlasts it."`
+	Row    string        `env:"FENCEGATE_DEMO_ROW" default:"wallets/42" help:"Row to play with, as below /v1/rows. It must exist; its column is set back at the end."`
+	Column string        `env:"FENCEGATE_DEMO_COLUMN" default:"balance" help:"Column of the row, holding a whole number."`
+	Bucket string        `env:"FENCEGATE_DEMO_BUCKET" default:"reports" help:"Bucket to play with. The demo writes the object fencegate-demo.txt and deletes it at the end."`
+	TTL    time.Duration `env:"FENCEGATE_DEMO_TTL" default:"1s" help:"Time to live of the leases; each pause outlasts it."`
 }
 
 // Help is shown below the flags of fencegate demo.

@@ -18,6 +18,7 @@ type devCmd struct {
 	DatabaseURL string `env:"FENCEGATE_DEV_DATABASE_URL" placeholder:"URL" help:"Use this PostgreSQL instead of a private one. It is migrated; nothing is created in it beside the schema fence."`
 	RedisURL    string `env:"FENCEGATE_DEV_REDIS_URL" placeholder:"URL" help:"Use this Redis instead of a private one."`
 	s3Flags
+	backendFlags
 	limitFlags
 	collectFlags
 	logFlags
@@ -25,8 +26,8 @@ type devCmd struct {
 
 // Help is shown below the flags of fencegate dev.
 func (devCmd) Help() string {
-	return `Starts a private PostgreSQL and redis-server (both must be installed; without a redis-server leases are kept in
-process), and a gateway in front of them. On an empty folder it creates and protects the table public.wallets with row 42
+	return `Starts a private PostgreSQL (which must be installed) and redis-server, and a gateway in front of them. Without a
+redis-server leases are kept in process and end with it; their tokens stay unique and in order. On an empty folder it creates and protects the table public.wallets with row 42
 (lease wallet:{id}) and the bucket reports (lease report:{key}). Everything survives a restart.
 
 To try it, in another terminal:
@@ -107,7 +108,7 @@ func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironme
 	}
 	env.assembly, err = assemble(ctx, parts{
 		databaseURL: env.databaseURL, redisURL: env.redisURL, blobDir: filepath.Join(c.Data, "blobs"),
-		s3: c.s3Flags, limits: c.limitFlags, collect: c.collectFlags, log: log,
+		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
 	})
 	return env, err
 }

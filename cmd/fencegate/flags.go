@@ -15,6 +15,17 @@ type databaseFlag struct {
 	DatabaseURL string `required:"" env:"FENCEGATE_DATABASE_URL" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables."`
 }
 
+// backendFlags bound the waits for PostgreSQL and Redis, and name what is kept there.
+type backendFlags struct {
+	LockTimeout  time.Duration `default:"5s" help:"Longest wait for a lock in PostgreSQL; then the answer is contention."`
+	RedisTimeout time.Duration `default:"1s" help:"Longest wait for Redis."`
+	RedisPrefix  string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger, so that two deployments on one Redis do not meet."`
+}
+
+// s3AnswerTimeout bounds the wait for S3's answer. The SDK makes three attempts, so an S3 that hangs is reported after
+// half a minute.
+const s3AnswerTimeout = 10 * time.Second
+
 // limitFlags bound what one request may cost.
 type limitFlags struct {
 	MaxBody       int64         `default:"1048576" help:"Largest JSON body, in bytes."`
@@ -67,7 +78,7 @@ func (f s3Flags) store() s3store.Config {
 	return s3store.Config{
 		Endpoint: f.S3Endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
 		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix,
-		AnswerTimeout: 10 * time.Second, // three attempts: an S3 that hangs is reported after half a minute
+		AnswerTimeout: s3AnswerTimeout,
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/fencegate/fencegate/fence"
 )
 
 // Exit codes. A usage error is kong's own, 80.
@@ -76,8 +78,17 @@ func run(ctx context.Context, args []string, std streams) int {
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return exitOK
 	}
-	fmt.Fprintln(std.err, "fencegate:", err)
+	fmt.Fprintln(std.err, "fencegate:", sayable(err))
 	return exitFailed
+}
+
+// sayable is an error for people: one with a code says what is wrong in its own words, and its cause only repeats them.
+func sayable(err error) string {
+	var e *fence.Error
+	if errors.As(err, &e) && e.Code != fence.CodeInternal && e.Code != fence.CodeUnavailable {
+		return e.Message
+	}
+	return err.Error()
 }
 
 // runContext carries the program's context through kong, which binds values by their type.

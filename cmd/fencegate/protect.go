@@ -9,9 +9,9 @@ import (
 
 type protectCmd struct {
 	Table  string `arg:"" optional:"" help:"Table, quoted as in SQL where it needs it: wallets, sales.orders, '\"a.b\".\"Reply\"'."`
-	Bucket string `placeholder:"NAME" help:"Protect this bucket instead of a table."`
-	Prefix string `placeholder:"PREFIX" help:"Only the keys below this prefix. The longest protected prefix of a key wins."`
-	Lease  string `required:"" placeholder:"TEMPLATE" help:"Name of the lease: for a row from its key columns (wallet:{id}), for an object from its key (report:{key}, daily:{key:1}), or a constant."`
+	Bucket string `env:"FENCEGATE_PROTECT_BUCKET" placeholder:"NAME" help:"Protect this bucket instead of a table."`
+	Prefix string `env:"FENCEGATE_PROTECT_PREFIX" placeholder:"PREFIX" help:"Only the keys below this prefix. The longest protected prefix of a key wins."`
+	Lease  string `required:"" env:"FENCEGATE_PROTECT_LEASE" placeholder:"TEMPLATE" help:"Name of the lease: for a row from its key columns (wallet:{id}), for an object from its key (report:{key}, daily:{key:1}), or a constant."`
 	databaseFlag
 }
 

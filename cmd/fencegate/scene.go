@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,9 @@ func (st *stage) play(ctx context.Context, s scene) error {
 		return err
 	}
 	st.began = time.Now()
+	if err := st.tellHolder(ctx, s.lease); err != nil {
+		return err
+	}
 	first, err := st.start(ctx, s, "worker-a", takeFirst)
 	if err != nil {
 		return err
@@ -89,6 +93,23 @@ func (st *stage) play(ctx context.Context, s scene) error {
 		return err
 	}
 	return st.conclude(ctx, s, before, first, successor)
+}
+
+// tellHolder says whom the first worker has to wait for, if anybody.
+func (st *stage) tellHolder(ctx context.Context, lease string) error {
+	ans, err := st.api.call(ctx, http.MethodGet, "/v1/leases/"+lease, nil)
+	if err != nil || ans.status == http.StatusNotFound {
+		return err
+	}
+	var held struct {
+		Holder      string `json:"holder"`
+		RemainingMS int64  `json:"remaining_ms"`
+	}
+	if err := json.Unmarshal(ans.body, &held); err != nil || !ans.ok() {
+		return errors.Join(err, ans.err("look at the lease "+readable(lease)))
+	}
+	st.say("", "the lease %s is held by %s for another %v: waiting", readable(lease), held.Holder, time.Duration(held.RemainingMS)*time.Millisecond)
+	return nil
 }
 
 func (st *stage) start(ctx context.Context, s scene, name string, take int64) (*workerProcess, error) {

@@ -3,9 +3,11 @@ package localservers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"time"
 )
 
 // Config says where the servers of a development gateway keep their data.
@@ -18,21 +20,29 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Servers are a PostgreSQL and a Redis that run.
+// Servers are a PostgreSQL and a Redis that run. One that ends by itself is started again on its folder, with the same
+// address; its clients reconnect.
 type Servers struct {
-	postgres *Postgres
-	redis    redisServer
-	done     chan struct{} // closed when one of them has ended, or Close was called
-	err      error         // guarded by once
-	once     sync.Once
-	watchers sync.WaitGroup
+	databaseURL, redisURL string
+	log                   *slog.Logger
+	stopping              context.Context
+	stop                  context.CancelFunc
+	done                  chan struct{} // closed when one of them cannot be started again, or Close was called
+	err                   error         // guarded by once
+	once                  sync.Once
+	watchers              sync.WaitGroup
+
+	mu       sync.Mutex
+	postgres interface{ Stop() error } // guarded by mu
+	redis    interface{ Stop() error } // guarded by mu
 }
 
-// redisServer is a redis-server or the one in process.
-type redisServer interface {
-	URL() string
-	Stop() error
-}
+const (
+	// restarts is how often in a row a server that ended is tried to be started before it is given up, and restartPause
+	// the pause before the second try, which doubles.
+	restarts     = 6
+	restartPause = 250 * time.Millisecond
+)
 
 // Start starts a PostgreSQL with a database fencegate and a redis-server below a folder and returns when both answer.
 // Where there is no redis-server, a Redis in process takes its place. The context bounds the start only; Close ends
@@ -46,36 +56,104 @@ func Start(ctx context.Context, c Config) (*Servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Servers{done: make(chan struct{})}
-	s.postgres, err = StartPostgres(ctx, PostgresConfig{Dir: filepath.Join(dir, "postgres"), Ephemeral: c.Ephemeral, Log: c.Log})
+	s := &Servers{log: c.Log, done: make(chan struct{})}
+	s.stopping, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	postgres := PostgresConfig{Dir: filepath.Join(dir, "postgres"), Ephemeral: c.Ephemeral, Log: c.Log}
+	p, err := StartPostgres(ctx, postgres)
 	if err != nil {
+		s.stop()
 		return nil, err
 	}
-	s.watch(s.postgres.Process)
-	r, err := StartRedis(ctx, RedisConfig{Dir: filepath.Join(dir, "redis"), Persist: !c.Ephemeral, Log: c.Log})
-	var missing *MissingError
-	switch {
-	case err == nil:
-		s.redis = r
-		s.watch(r.Process)
-	case errors.As(err, &missing):
-		c.Log.Warn("redis-server is not installed: leases are kept in this process and end with it")
-		m, err := StartMiniredis()
+	s.databaseURL, s.postgres = p.URL(""), p
+	s.watch("PostgreSQL", p.Process, func(ctx context.Context) (*Process, error) {
+		p, err := StartPostgres(ctx, postgres)
 		if err != nil {
-			return nil, errors.Join(err, s.Close())
+			return nil, err
 		}
-		s.redis = m
-	default:
+		s.set(&s.postgres, p)
+		return p.Process, nil
+	})
+	if err := s.startRedis(ctx, RedisConfig{Dir: filepath.Join(dir, "redis"), Persist: !c.Ephemeral, Log: c.Log}); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-func (s *Servers) watch(p *Process) {
-	s.watchers.Go(func() {
-		<-p.Done()
-		s.end(p.Err())
+func (s *Servers) startRedis(ctx context.Context, c RedisConfig) error {
+	r, err := StartRedis(ctx, c)
+	var missing *MissingError
+	if errors.As(err, &missing) {
+		s.log.Warn("redis-server is not installed: leases are kept in this process and end with it")
+		m, err := StartMiniredis()
+		if err != nil {
+			return err
+		}
+		s.redisURL = m.URL()
+		s.set(&s.redis, m)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.redisURL = r.URL()
+	s.set(&s.redis, r)
+	s.watch("Redis", r.Process, func(ctx context.Context) (*Process, error) {
+		r, err := StartRedis(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		s.set(&s.redis, r)
+		return r.Process, nil
 	})
+	return nil
+}
+
+func (s *Servers) set(field *interface{ Stop() error }, server interface{ Stop() error }) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*field = server
+}
+
+// watch starts a server again when it ends by itself, until Close or until it cannot be started any more.
+func (s *Servers) watch(name string, p *Process, restart func(context.Context) (*Process, error)) {
+	s.watchers.Go(func() {
+		for {
+			select {
+			case <-s.stopping.Done():
+				return
+			case <-p.Done():
+			}
+			if s.stopping.Err() != nil {
+				return
+			}
+			s.log.Error(name+" has ended and is started again", "cause", p.Err())
+			var err error
+			if p, err = s.restarted(restart); err != nil {
+				if s.stopping.Err() == nil {
+					s.end(fmt.Errorf("%s cannot be started again: %w", name, err))
+				}
+				return
+			}
+		}
+	})
+}
+
+func (s *Servers) restarted(restart func(context.Context) (*Process, error)) (p *Process, err error) {
+	pause := restartPause
+	for range restarts {
+		if p, err = restart(s.stopping); err == nil {
+			return p, nil
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-s.stopping.Done():
+			timer.Stop()
+			return nil, err
+		case <-timer.C:
+		}
+		pause *= 2
+	}
+	return nil, err
 }
 
 // end keeps the first reason only.
@@ -87,15 +165,16 @@ func (s *Servers) end(err error) {
 }
 
 // DatabaseURL returns the URL of the database fencegate, for pgx and libpq alike.
-func (s *Servers) DatabaseURL() string { return s.postgres.URL("") }
+func (s *Servers) DatabaseURL() string { return s.databaseURL }
 
 // RedisURL returns the URL of the Redis as go-redis reads it.
-func (s *Servers) RedisURL() string { return s.redis.URL() }
+func (s *Servers) RedisURL() string { return s.redisURL }
 
-// Done is closed when a server has ended, by itself or by Close.
+// Done is closed when a server has ended for good, by itself or by Close.
 func (s *Servers) Done() <-chan struct{} { return s.done }
 
-// Err tells which server ended by itself, and how. It is nil before Done is closed and after Close.
+// Err tells which server ended by itself and could not be started again. It is nil before Done is closed and after
+// Close.
 func (s *Servers) Err() error {
 	select {
 	case <-s.done:
@@ -107,12 +186,16 @@ func (s *Servers) Err() error {
 
 // Close ends the servers in order and waits for them. It is called once.
 func (s *Servers) Close() error {
-	s.end(nil)
-	var err error
-	if s.redis != nil {
-		err = s.redis.Stop()
-	}
-	err = errors.Join(err, s.postgres.Stop())
+	s.stop()
 	s.watchers.Wait()
-	return err
+	s.end(nil)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, server := range []interface{ Stop() error }{s.redis, s.postgres} {
+		if server != nil {
+			errs = append(errs, server.Stop())
+		}
+	}
+	return errors.Join(errs...)
 }

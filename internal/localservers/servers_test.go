@@ -3,6 +3,8 @@ package localservers
 import (
 	"bufio"
 	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,20 +113,54 @@ func TestStartRecoversAfterItsProgramWasKilled(t *testing.T) {
 	}
 }
 
-func TestServersTellWhichOneDied(t *testing.T) {
+func TestServersAreStartedAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t, t.TempDir())
 	defer closeServers(t, s)
-	if err := s.postgres.Signal(os.Kill); err != nil {
-		t.Fatal(err)
+	run(t, s.DatabaseURL(), "CREATE TABLE wallets AS SELECT 42 AS id")
+	kill := func(server any) { server.(interface{ Signal(os.Signal) error }).Signal(os.Kill) }
+	s.mu.Lock()
+	kill(s.postgres)
+	kill(s.redis)
+	s.mu.Unlock()
+	err := poll(t.Context(), stopTimeout, func() (bool, error) {
+		conn, err := pgx.Connect(t.Context(), s.DatabaseURL())
+		if err != nil {
+			return false, nil
+		}
+		defer conn.Close(t.Context())
+		var id int
+		return conn.QueryRow(t.Context(), "SELECT id FROM wallets").Scan(&id) == nil && id == 42, nil
+	})
+	if err != nil {
+		t.Fatalf("PostgreSQL is not back: %v", err)
 	}
+	client := redisClient(t, s.RedisURL())
+	if err := poll(t.Context(), stopTimeout, func() (bool, error) { return client.Ping(t.Context()).Err() == nil, nil }); err != nil {
+		t.Fatalf("Redis is not back: %v", err)
+	}
+	if err := s.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServersTellWhichOneCannotBeStartedAgain(t *testing.T) {
+	t.Parallel()
+	s := &Servers{log: slog.New(slog.DiscardHandler), done: make(chan struct{})}
+	s.stopping, s.stop = context.WithCancel(t.Context())
+	ended := &Process{done: make(chan struct{}), err: errors.New("killed")}
+	close(ended.done)
+	s.watch("PostgreSQL", ended, func(context.Context) (*Process, error) { return nil, errors.New("no folder") })
 	select {
 	case <-s.Done():
 	case <-time.After(stopTimeout):
-		t.Fatal("nobody noticed")
+		t.Fatal("nobody gave up")
 	}
-	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "PostgreSQL ended: signal: killed") {
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "PostgreSQL cannot be started again: no folder") {
 		t.Errorf("got %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

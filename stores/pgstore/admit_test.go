@@ -52,12 +52,24 @@ func TestAdmit(t *testing.T) {
 		{"InvalidKey", "4%2", g.First() + 6, fence.CodeInvalidRequest},
 		{"MissingKey", "", g.First() + 6, fence.CodeInvalidRequest},
 		{"NotAKey", "x", g.First() + 6, fence.CodeInvalidRequest},
+		{"TooManyParts", "1,2", g.First() + 6, fence.CodeInvalidRequest},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := admit(t, c.key, c.token)
 			wantCode(t, err, c.want)
 		})
 	}
+	t.Run("NotProtected", func(t *testing.T) {
+		for _, table := range []string{"nowhere", "a.b.c", "fence.marks"} {
+			tx, err := w.db.Begin(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = pgstore.Admit(ctx, tx, table, "42", g.First()+6)
+			wantCode(t, err, fence.CodeNotFound)
+			tx.Rollback(ctx)
+		}
+	})
 	if m := w.text("SELECT token::text FROM fence.marks"); m != (g.First() + 5).String() {
 		t.Errorf("mark %s", m)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// SQLSTATEs that the ledger's functions raise, and that are not just an invalid request (FG008, FG015).
+// SQLSTATEs that the ledger's functions raise, and that are not just an invalid request (FG008).
 const (
 	stateStale          = "FG001"
 	stateSpent          = "FG002"
@@ -23,6 +23,7 @@ const (
 	stateUploadExpired  = "FG012"
 	stateExistence      = "FG013"
 	stateIsolation      = "FG014"
+	stateOtherKey       = "FG015"
 )
 
 // SQLSTATEs of PostgreSQL that are told apart.

@@ -116,6 +116,9 @@ func (s *Store) explain(ctx context.Context, t *table, name fence.RowName, w *fe
 	}
 	switch e.Code {
 	case fence.CodeInvalidRequest:
+		if sqlState(err) == stateOtherKey {
+			return e.In(strings.Join(t.key, ","))
+		}
 		if e.Field == "" {
 			return s.nameField(ctx, t, name, w, e)
 		}

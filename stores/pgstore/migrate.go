@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // database/sql driver "pgx", for goose
@@ -54,6 +55,10 @@ func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
 }
 
 func withGoose(ctx context.Context, url string, create bool, f func(*goose.Provider) error) (err error) {
+	if url == "" {
+		// libpq's default would be some database of the operating system's user.
+		return errors.New("migrate: no database URL")
+	}
 	db, err := sql.Open("pgx", url)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)

@@ -240,6 +240,48 @@ func TestNumbersAsText(t *testing.T) {
 	}
 }
 
+// TestExistence tries every write with every condition on existence, on a row that is there and one that is not.
+func TestExistence(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant("constant", "p", "a")
+	w.exec("SELECT fence.protect('wallets', 'constant')")
+	next := g.First()
+	for _, c := range []struct {
+		op             fence.Op
+		exists, absent bool
+		there, gone    fence.Code
+	}{
+		{fence.OpPatch, false, false, fence.CodeAccepted, fence.CodeNotFound},
+		{fence.OpPatch, true, false, fence.CodeAccepted, fence.CodePreconditionFailed},
+		{fence.OpPatch, false, true, fence.CodePreconditionFailed, fence.CodeNotFound},
+		{fence.OpDelete, false, false, fence.CodeAccepted, fence.CodeNotFound},
+		{fence.OpDelete, true, false, fence.CodeAccepted, fence.CodePreconditionFailed},
+		{fence.OpDelete, false, true, fence.CodePreconditionFailed, fence.CodeNotFound},
+		{fence.OpPut, false, false, fence.CodeAccepted, fence.CodeAccepted},
+		{fence.OpPut, true, false, fence.CodeAccepted, fence.CodePreconditionFailed},
+		{fence.OpPut, false, true, fence.CodePreconditionFailed, fence.CodeAccepted},
+	} {
+		for key, want := range map[string]fence.Code{"1": c.there, "2": c.gone} {
+			w.exec("DELETE FROM wallets; INSERT INTO wallets VALUES (1, 'x', 1)")
+			body := `{"owner":"y","balance":2}`
+			if c.op == fence.OpDelete {
+				body = ""
+			}
+			x := rowWrite(c.op, "wallets", key, body, next)
+			next++
+			x.If.Exists, x.If.Absent = c.exists, c.absent
+			_, err := w.WriteRow(t.Context(), x)
+			if got := fence.CodeOf(err); got != want {
+				t.Errorf("%s of %s, exists=%v absent=%v: %v, want %s", c.op, key, c.exists, c.absent, err, want)
+			}
+			marked := w.text("SELECT count(*)::text FROM fence.marks WHERE token = $1", int64(x.Token))
+			if (marked == "1") != (want == fence.CodeAccepted) {
+				t.Errorf("%s of %s, exists=%v absent=%v: marked %s", c.op, key, c.exists, c.absent, marked)
+			}
+		}
+	}
+}
+
 func TestSuppressed(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`CREATE FUNCTION swallow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;

@@ -77,6 +77,9 @@ func changeSQL(t *table, w fence.RowWrite) (string, []any) {
 	}
 	args = append(args, keyArgs(t, w.Row.Key)...)
 	where := keyMatch(t, first) + " AND fence.admitted($1)"
+	if w.If.Absent && w.Op != fence.OpPut {
+		where += " AND false" // there is nothing to change in a row that must not be there
+	}
 	switch w.Op {
 	case fence.OpDelete:
 		return "WITH d AS (DELETE FROM " + t.name + " AS t WHERE " + where + " RETURNING true AS same) " +

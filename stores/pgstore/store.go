@@ -21,7 +21,7 @@ type Config struct {
 	MaxConns int32
 	// LockTimeout bounds every wait for a lock. Defaults to 5 s.
 	LockTimeout time.Duration
-	// StatementTimeout bounds every statement. Defaults to 10 s.
+	// StatementTimeout bounds every statement. Defaults to 10 s, or twice the LockTimeout if that is more.
 	StatementTimeout time.Duration
 	// ConnectTimeout bounds the making of a connection and the wait for a free one. Defaults to 2 s.
 	ConnectTimeout time.Duration
@@ -35,7 +35,7 @@ func (c Config) withDefaults() Config {
 		c.LockTimeout = 5 * time.Second
 	}
 	if c.StatementTimeout == 0 {
-		c.StatementTimeout = 10 * time.Second
+		c.StatementTimeout = max(10*time.Second, 2*c.LockTimeout)
 	}
 	if c.ConnectTimeout == 0 {
 		c.ConnectTimeout = 2 * time.Second

@@ -87,7 +87,7 @@ func refusalText(code fence.Code, token fence.Token, v *verdict) string {
 	case fence.CodePreconditionFailed:
 		return fmt.Sprintf("the mark is %d", mark)
 	case fence.CodeNotFound:
-		return "not protected, or there is no such thing"
+		return "nothing protects this, so it does not exist here"
 	}
 	return string(code)
 }

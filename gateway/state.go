@@ -1,0 +1,44 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// stateTimeout bounds the look at a resource whose refusal does not tell its state yet.
+const stateTimeout = time.Second
+
+// stated completes a refusal about a resource that was found before anybody looked at the resource (no token, a
+// malformed body): every answer tells the mark and the lease, so that nobody has to guess which one to acquire. Where
+// the state cannot be read the refusal goes as it is.
+func stated[T any](mark func(context.Context, T) (fence.State, error), h func(http.ResponseWriter, *http.Request, T) error) func(http.ResponseWriter, *http.Request, T) error {
+	return func(w http.ResponseWriter, r *http.Request, name T) error {
+		err := h(w, r, name)
+		var e *fence.Error
+		if !errors.As(err, &e) || e.State != nil || !tellsState(e.Code) {
+			return err
+		}
+		ctx, cancel := detached(r, stateTimeout)
+		defer cancel()
+		s, stateErr := mark(ctx, name)
+		if stateErr != nil {
+			return err
+		}
+		told := *e
+		told.State, told.Err = &s, err
+		return &told
+	}
+}
+
+// tellsState reports whether a refusal may disclose the resource's state, and whether there is one to be had.
+func tellsState(c fence.Code) bool {
+	switch c {
+	case fence.CodeUnauthenticated, fence.CodeForbidden, fence.CodeNotFound, fence.CodeUnavailable, fence.CodeOverloaded:
+		return false
+	}
+	return true
+}
