@@ -37,7 +37,7 @@ func stated[T any](mark func(context.Context, T) (fence.State, error), h func(ht
 // tellsState reports whether a refusal may disclose the resource's state, and whether there is one to be had.
 func tellsState(c fence.Code) bool {
 	switch c {
-	case fence.CodeUnauthenticated, fence.CodeForbidden, fence.CodeNotFound, fence.CodeUnavailable, fence.CodeOverloaded:
+	case fence.CodeUnauthenticated, fence.CodeForbidden, fence.CodeNotFound, fence.CodeUnavailable, fence.CodeOverloaded, fence.CodeOutcomeUnknown:
 		return false
 	}
 	return true
