@@ -7,7 +7,7 @@ TOOLS := $(CURDIR)/.cache/bin
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test deps compiler tools lint fmt clean
+.PHONY: help build demo test deps testdeps tools lint fmt clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ build: ## Build bin/fencegate
 demo: deps build ## Watch a paused worker wake up and be refused; needs nothing that runs already
 	bin/fencegate demo $(ARGS)
 
-test: deps compiler tools ## Run all tests with the race detector, against real servers
+test: deps testdeps tools ## Run all tests with the race detector, against real servers
 	go test -race -timeout 10m ./...
 
 lint: tools ## Check formatting, vet, staticcheck
@@ -38,9 +38,9 @@ deps: export SCRIPT = $(value require)$(value require_servers)
 deps: ## Check for Go, PostgreSQL and Redis; install the missing servers with apt-get or brew
 	@bash -euo pipefail -c "$$SCRIPT"
 
-# The race detector needs one on Linux.
-compiler: export SCRIPT = $(value require)$(value require_compiler)
-compiler:
+# The race detector needs a C compiler, the test of the README's commands curl.
+testdeps: export SCRIPT = $(value require)$(value require_testdeps)
+testdeps:
 	@bash -euo pipefail -c "$$SCRIPT"
 
 tools: ## Build the test S3 server and the linter into .cache/bin
@@ -106,7 +106,7 @@ has_postgres || fail "PostgreSQL's server is missing: apt-get install postgresql
 has_redis || fail "redis-server is missing: apt-get install redis-server, or brew install redis"
 endef
 
-define require_compiler
+define require_testdeps
 has_compiler() { command -v "${CC:-gcc}" >/dev/null || command -v clang >/dev/null; }
 
 if ! has_compiler && command -v apt-get >/dev/null; then
@@ -114,5 +114,11 @@ if ! has_compiler && command -v apt-get >/dev/null; then
 	as_root apt-get update -q
 	apt_install gcc libc6-dev
 fi
+if ! command -v curl >/dev/null && command -v apt-get >/dev/null; then
+	echo "installing curl, which the README's examples use, with apt-get"
+	as_root apt-get update -q
+	apt_install curl ca-certificates
+fi
+command -v curl >/dev/null || fail "curl is missing: apt-get install curl, or brew install curl"
 has_compiler || fail "a C compiler is missing, which the race detector needs: apt-get install gcc libc6-dev, or xcode-select --install"
 endef
