@@ -1,11 +1,11 @@
 -- Names: one resource has one name, and one lease (I2 would mean nothing otherwise). The gateway and SQL callers
--- derive them by these functions only.
+-- derive them by these functions only. Functions here without a search_path of their own are called by those that
+-- have one (a setting costs time at each call); nobody but the ledger's owner may call them directly.
 -- +goose Up
 
 -- Every step that locks or decides runs at READ COMMITTED: an older snapshot would let a sealed token in.
 -- +goose StatementBegin
-CREATE FUNCTION fence.require_read_committed() RETURNS void LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.require_read_committed() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'fencegate works at READ COMMITTED only, this transaction is %', upper(current_setting('transaction_isolation'))
@@ -46,11 +46,23 @@ END $$;
 
 -- One value, one text: whatever the session's settings, whatever the spelling (042, +42, a uuid in capitals).
 -- +goose StatementBegin
-CREATE FUNCTION fence.canonical(p_type text, p_value text) RETURNS text LANGUAGE plpgsql STABLE
+CREATE FUNCTION fence.canonical_setting(p_type text, p_value text) RETURNS text LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
 SET bytea_output = 'hex' SET extra_float_digits = 1 AS $$
 DECLARE
     v_text text;
+BEGIN
+    IF p_value ~* '^\s*(now|today|tomorrow|yesterday)\M' AND p_type ~ '^(date|time)' THEN
+        RAISE EXCEPTION '% names another value at each moment', p_value USING ERRCODE = 'FG008';
+    END IF;
+    EXECUTE format('SELECT CAST($1 AS %s)::text', p_type) INTO v_text USING p_value;
+    RETURN v_text;
+END $$;
+-- +goose StatementEnd
+
+-- The same, without the settings for the types that know none.
+-- +goose StatementBegin
+CREATE FUNCTION fence.canonical(p_type text, p_value text) RETURNS text LANGUAGE plpgsql STABLE AS $$
 BEGIN
     CASE p_type
         WHEN 'bigint'  THEN RETURN p_value::bigint::text;
@@ -60,20 +72,14 @@ BEGIN
         WHEN 'numeric' THEN RETURN trim_scale(p_value::numeric)::text;
         -- As in the row's JSON: without a mask that says nothing.
         WHEN 'inet'    THEN RETURN format('%s', p_value::inet);
-        ELSE
-            IF p_value ~* '^\s*(now|today|tomorrow|yesterday)\M' AND p_type ~ '^(date|time)' THEN
-                RAISE EXCEPTION '% names another value at each moment', p_value USING ERRCODE = 'FG008';
-            END IF;
-            EXECUTE format('SELECT CAST($1 AS %s)::text', p_type) INTO v_text USING p_value;
-            RETURN v_text;
+        ELSE RETURN fence.canonical_setting(p_type, p_value);
     END CASE;
 END $$;
 -- +goose StatementEnd
 
 -- RFC 3986's unreserved characters stay, every other byte becomes %XX.
 -- +goose StatementBegin
-CREATE FUNCTION fence.escape(p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.escape(p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_bytes bytea;
 BEGIN
@@ -89,8 +95,7 @@ END $$;
 
 -- The reverse, strict: a % that is not followed by two hex digits is an error.
 -- +goose StatementBegin
-CREATE FUNCTION fence.unescape(p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.unescape(p_text text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_out  bytea := '';
     v_part text;
@@ -116,14 +121,17 @@ END $$;
 
 -- A lease's name from a template: {id}, {order_id} for a row's key columns; {key}, {key:1} for an object's key.
 -- +goose StatementBegin
-CREATE FUNCTION fence.lease_name(p_template text, p_names text[], p_values text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.lease_name(p_template text, p_names text[], p_values text[]) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
     v_piece text[];
     v_name  text := '';
     v_bytes bytea;
     v_cut   integer;
 BEGIN
+    IF cardinality(p_names) = 1 AND position('{key:' IN p_template) = 0 THEN
+        v_name := replace(p_template, '{' || p_names[1] || '}', p_values[1]);  -- one pass: nothing is expanded twice
+        p_template := '';
+    END IF;
     FOR v_piece IN SELECT regexp_matches(p_template, '\{([^{}]+)\}|([^{}]+)', 'g') LOOP
         IF v_piece[1] IS NULL THEN
             v_name := v_name || v_piece[2];
@@ -150,8 +158,7 @@ CREATE TYPE fence.name AS (resource text, lease text);
 
 -- The name of a row and of its lease, from the binding and the decoded key parts.
 -- +goose StatementBegin
-CREATE FUNCTION fence.row_name(p_binding fence.protected, p_parts text[]) RETURNS fence.name LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.row_name(p_binding fence.protected, p_parts text[]) RETURNS fence.name LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_values text[] := '{}';
     v_name   fence.name;

@@ -3,17 +3,13 @@
 -- +goose Up
 
 -- HMAC-SHA-256 with the ledger's secret.
-CREATE FUNCTION fence.hmac(p_message bytea) RETURNS bytea LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$ SELECT sha256(outer_key || sha256(inner_key || p_message)) FROM fence.settings $$;
+CREATE FUNCTION fence.hmac(p_message bytea) RETURNS bytea LANGUAGE sql STABLE AS $$ SELECT sha256(outer_key || sha256(inner_key || p_message)) FROM fence.settings $$;
 
 CREATE FUNCTION fence.field(p_value bytea) RETURNS bytea LANGUAGE sql IMMUTABLE
 AS $$ SELECT pg_catalog.int8send(pg_catalog.octet_length(p_value)) || p_value $$;
 
 -- The secret id of a grant: whoever repeats the acquire learns it again, nobody else can compute it.
-CREATE FUNCTION fence.grant_id(p_principal text, p_lease text, p_acquire_hash bytea, p_first bigint) RETURNS text LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp
-AS $$ SELECT encode(fence.hmac(fence.field(convert_to(p_principal, 'UTF8')) || fence.field(convert_to(p_lease, 'UTF8'))
+CREATE FUNCTION fence.grant_id(p_principal text, p_lease text, p_acquire_hash bytea, p_first bigint) RETURNS text LANGUAGE sql STABLE AS $$ SELECT encode(fence.hmac(fence.field(convert_to(p_principal, 'UTF8')) || fence.field(convert_to(p_lease, 'UTF8'))
                     || fence.field(p_acquire_hash) || fence.field(int8send(p_first))), 'hex') $$;
 
 -- Certify: the acquire becomes the newest grant where the newest one's first token is still the floor. code is

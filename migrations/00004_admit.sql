@@ -31,8 +31,7 @@ CREATE FUNCTION fence.decide_grant(g fence.grants, p_token bigint, p_principal t
 -- statements after it (I2). The mark's row is the arbiter between writes. p_match null: no condition.
 -- +goose StatementBegin
 CREATE FUNCTION fence.admit_resource(p_resource text, p_lease text, p_token bigint, p_principal text, p_digest bytea,
-    p_match bigint[], p_none_match bigint[]) RETURNS fence.verdict LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $$
+    p_match bigint[], p_none_match bigint[]) RETURNS fence.verdict LANGUAGE plpgsql AS $$
 DECLARE
     v       fence.verdict;
     v_grant fence.grants;
@@ -115,8 +114,7 @@ END $$;
 -- Reads a table's binding under its lock, shared: a template that changes waits for the writes that used the old
 -- one, and is in force everywhere when the change returns.
 -- +goose StatementBegin
-CREATE FUNCTION fence.table_binding(p_table text) RETURNS fence.protected LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.table_binding(p_table text) RETURNS fence.protected LANGUAGE plpgsql AS $$
 DECLARE
     v_binding fence.protected;
 BEGIN
@@ -126,15 +124,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- What changes with most changes of a table's columns: the version of its catalogue row.
-CREATE FUNCTION fence.table_shape(p_table text) RETURNS text LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp
-AS $$ SELECT c.oid || '.' || c.xmin FROM pg_class c WHERE c.oid = to_regclass(p_table) $$;
-
 -- Admits a write to a row. Two codes beside the rule's: not-found (the table is not protected) and binding-changed
 -- (the caller's idea of the table is older than its binding or shape; null: the caller has none).
 -- +goose StatementBegin
-CREATE FUNCTION fence.admit_row(p_table text, p_version bigint, p_shape text, p_parts text[], p_token bigint, p_principal text, p_digest bytea,
+CREATE FUNCTION fence.admit_row(p_table text, p_version bigint, p_relation oid, p_shape text, p_parts text[], p_token bigint, p_principal text, p_digest bytea,
     p_match bigint[], p_none_match bigint[]) RETURNS fence.verdict LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -144,8 +137,14 @@ DECLARE
 BEGIN
     PERFORM fence.require_read_committed();
     v_binding := fence.table_binding(p_table);
-    IF v_binding.version IS NULL OR v_binding.version <> p_version OR fence.table_shape(p_table) <> p_shape THEN
+    IF v_binding.version IS NULL OR v_binding.version <> p_version THEN
         v.code := CASE WHEN v_binding.version IS NULL THEN 'not-found' ELSE 'binding-changed' END;
+        RETURN v;
+    END IF;
+    -- The table's row in the catalogue is another one after most changes of its columns.
+    PERFORM FROM pg_class c WHERE c.oid = p_relation AND c.xmin::text = p_shape;
+    IF NOT FOUND AND p_relation IS NOT NULL THEN
+        v.code := 'binding-changed';
         RETURN v;
     END IF;
     v_name := fence.row_name(v_binding, p_parts);
@@ -175,8 +174,7 @@ END $$;
 
 -- +goose StatementBegin
 CREATE FUNCTION fence.resource_state(p_resource text, p_lease text, p_token bigint, p_principal text) RETURNS fence.verdict
-LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
+LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v       fence.verdict;
     v_grant fence.grants;
@@ -224,7 +222,7 @@ BEGIN
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION 'the key % cannot be read: %', left(p_key, 200), SQLERRM USING ERRCODE = 'FG008';
     END;
-    v := fence.admit_row(v_table, NULL, NULL, v_parts, p_token, NULL, NULL, NULL, NULL);
+    v := fence.admit_row(v_table, NULL, NULL, NULL, v_parts, p_token, NULL, NULL, NULL, NULL);
     IF v.code = 'accepted' THEN
         -- A trigger that admits must not hide the admitted write that fired it.
         PERFORM set_config('fence.admitted', v_outer, true);
@@ -239,8 +237,7 @@ END $$;
 
 -- Bounds what a caller's transaction may wait or sit idle while it holds our locks. Tighter settings stay.
 -- +goose StatementBegin
-CREATE FUNCTION fence.limit_timeouts() RETURNS void LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.limit_timeouts() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     v_limit constant integer := 4000;  -- ms; less than the gateway's lock timeout, so that the next grant only waits
     v_name  text;

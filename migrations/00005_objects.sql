@@ -3,8 +3,7 @@
 
 -- The lease of an object: the longest protected prefix of the bucket wins. Null names when none is protected.
 -- +goose StatementBegin
-CREATE FUNCTION fence.object_name(p_bucket text, p_key text) RETURNS fence.name LANGUAGE plpgsql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
+CREATE FUNCTION fence.object_name(p_bucket text, p_key text) RETURNS fence.name LANGUAGE plpgsql STABLE AS $$
 DECLARE
     v_name     fence.name;
     v_template text;

@@ -126,11 +126,11 @@ END $$;
 -- What a writer of rows needs to know of a protected table; no row when it is not protected. Types are qualified, so
 -- that they mean the same under every search_path. Generated columns and identity columns GENERATED ALWAYS are not settable.
 -- +goose StatementBegin
-CREATE FUNCTION fence.describe_table(p_relation text, OUT name text, OUT version bigint, OUT shape text, OUT key_columns text[], OUT key_types text[],
+CREATE FUNCTION fence.describe_table(p_relation text, OUT name text, OUT version bigint, OUT relation oid, OUT shape text, OUT key_columns text[], OUT key_types text[],
     OUT key_constraint text, OUT columns text[], OUT types text[], OUT settable boolean[], OUT base_types text[])
 RETURNS SETOF record LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
-    SELECT p.name, p.version, fence.table_shape(p.name), p.key_columns, p.key_types,
+    SELECT p.name, p.version, to_regclass(p.name)::oid, (SELECT c.xmin::text FROM pg_class c WHERE c.oid = to_regclass(p.name)), p.key_columns, p.key_types,
            (SELECT c.conname FROM pg_constraint c WHERE c.conrelid = to_regclass(p.name) AND c.contype = 'p'),
            a.columns, a.types, a.settable, a.base_types
       FROM fence.protected p,

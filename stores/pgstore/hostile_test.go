@@ -178,7 +178,7 @@ func TestStalledWriterDoesNotBlockTheNextGrant(t *testing.T) {
 		}
 		defer conn.Close(context.Background())
 		p := conn.StartPipeline(context.Background())
-		p.SendQueryParams("SELECT (fence.admit_row('public.wallets', NULL, NULL, ARRAY['42'], "+g.First().String()+", 'p', NULL, NULL, NULL)).code", nil, nil, nil, nil)
+		p.SendQueryParams("SELECT (fence.admit_row('public.wallets', NULL, NULL, NULL, ARRAY['42'], "+g.First().String()+", 'p', NULL, NULL, NULL)).code", nil, nil, nil, nil)
 		if err := p.Flush(); err != nil {
 			t.Fatal(err)
 		}

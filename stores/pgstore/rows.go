@@ -98,8 +98,8 @@ func (s *Store) onTable(ctx context.Context, relation string, f func(*table) (fe
 func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence.Row, fence.Code, error) {
 	sql, args := changeSQL(t, w)
 	batch := &pgx.Batch{}
-	batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_row($1, $2, $3, $4, $5, $6, $7, $8, $9) v",
-		t.name, t.version, t.shape, w.Row.Key, int64(w.Token), w.Principal, digestArg(rowDigest(w)), tokensArg(w.If.Match), tokensArg(w.If.NoneMatch))
+	batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_row($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) v",
+		t.name, t.version, t.relation, t.shape, w.Row.Key, int64(w.Token), w.Principal, digestArg(rowDigest(w)), tokensArg(w.If.Match), tokensArg(w.If.NoneMatch))
 	batch.Queue(sql, args...)
 
 	var (

@@ -50,7 +50,7 @@ func TestSealCanBreak(t *testing.T) {
 }
 
 func admitStatement(context.Context) string {
-	return `WITH a AS MATERIALIZED (SELECT code FROM fence.admit_row('public.wallets', NULL, NULL, '{42}', $1, 'p', NULL, NULL, NULL))
+	return `WITH a AS MATERIALIZED (SELECT code FROM fence.admit_row('public.wallets', NULL, NULL, NULL, '{42}', $1, 'p', NULL, NULL, NULL))
 		SELECT pg_sleep($2) FROM a WHERE code = 'accepted'`
 }
 

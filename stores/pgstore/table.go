@@ -17,7 +17,8 @@ type table struct {
 	// name is the canonical name, quoted for SQL: public.wallets.
 	name    string
 	version int64
-	// shape changes with the table's columns.
+	// relation and shape change when the table is made anew or its columns are changed.
+	relation      uint32
 	shape         string
 	key           []string
 	keyTypes      []string
@@ -51,8 +52,8 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 		settable     []bool
 		constraint   *string
 	)
-	err := s.read(ctx, `SELECT name, version, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types FROM fence.describe_table($1)`,
-		[]any{relation}, &t.name, &t.version, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases)
+	err := s.read(ctx, `SELECT name, version, relation, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types FROM fence.describe_table($1)`,
+		[]any{relation}, &t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
 		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none, or its key was altered since: protect it again", clip(relation))
 	}
