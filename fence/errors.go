@@ -64,7 +64,7 @@ type Error struct {
 	Code Code
 	// Message says what is wrong, for people. It holds no secret.
 	Message string
-	// State is what is known of the resource; nil when the refusal is about no resource.
+	// State is what is known of the resource; nil when the error is about no resource, or nothing could be read.
 	State *State
 	// Token is the token that was sent, 0 if none.
 	Token Token

@@ -21,7 +21,8 @@ type Grant struct {
 	TTL time.Duration
 	// GrantedAt is the ledger's time of the certificate.
 	GrantedAt time.Time
-	// Ended is why the grant ended (EndReleased, EndBroken, EndAbandoned), empty while it has not.
+	// Ended is why the grant ended: EndReleased, EndAbandoned, or EndBroken, which ": " and a reason may follow.
+	// Empty while it has not ended.
 	Ended string
 }
 

@@ -11,15 +11,14 @@ const (
 	MaxLeaseName = 2048
 	MaxHolder    = 256
 	MaxAcquireID = 128
-	MaxResource  = 2600
 	MaxObjectKey = 1024
 )
 
 // CheckLeaseName tells whether a lease may be called name: 1 to 2048 bytes of UTF-8 without control characters.
-func CheckLeaseName(name string) error { return checkName("lease name", name, 1, MaxLeaseName) }
+func CheckLeaseName(name string) error { return checkName("lease name", name, MaxLeaseName) }
 
-// CheckHolder tells whether a holder may call itself name.
-func CheckHolder(name string) error { return checkName("holder", name, 1, MaxHolder) }
+// CheckHolder tells whether a holder may call itself name: 1 to 256 bytes of UTF-8 without control characters.
+func CheckHolder(name string) error { return checkName("holder", name, MaxHolder) }
 
 // CheckObjectKey tells whether an object may be called key: 1 to 1024 bytes of UTF-8 without NUL.
 func CheckObjectKey(key string) error {
@@ -35,9 +34,9 @@ func CheckObjectKey(key string) error {
 	return nil
 }
 
-func checkName(what, name string, least, most int) error {
-	if len(name) < least || len(name) > most {
-		return Errorf(CodeInvalidRequest, "a %s has %d to %d bytes, this one has %d", what, least, most, len(name)).In(what)
+func checkName(what, name string, most int) error {
+	if name == "" || len(name) > most {
+		return Errorf(CodeInvalidRequest, "a %s has 1 to %d bytes, this one has %d", what, most, len(name)).In(what)
 	}
 	if !utf8.ValidString(name) {
 		return Errorf(CodeInvalidRequest, "the %s is not UTF-8", what).In(what)

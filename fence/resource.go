@@ -109,7 +109,7 @@ type Object struct {
 	// Blob names the bytes in the blob store; empty after a delete.
 	Blob   string
 	Size   int64
-	SHA256 string // hex
+	SHA256 string // in hex
 	Header ObjectHeader
 	// ModifiedAt is when the object's present bytes were published, by the ledger's clock.
 	ModifiedAt time.Time

@@ -11,7 +11,7 @@ import (
 func (g *Gateway) logRefusal(ctx context.Context, p problem, cause error) {
 	attrs := []slog.Attr{
 		slog.String("code", string(p.Code)), slog.Int("status", p.Status),
-		slog.String("principal", Principal(ctx)), slog.String("trace_id", p.TraceID),
+		slog.String("principal", principalOf(ctx)), slog.String("trace_id", p.TraceID),
 	}
 	text := func(name, value string) {
 		if value != "" {

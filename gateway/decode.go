@@ -128,35 +128,36 @@ func scanNames(body []byte, maxDepth int) ([]string, error) {
 // checkEscapes refuses \u0000, which PostgreSQL's text cannot hold, and halves of surrogate pairs, which readers
 // replace by different characters. Backslashes stand in strings only: the body is valid JSON.
 func checkEscapes(body []byte) error {
-	for i := bytes.IndexByte(body, '\\'); i >= 0 && i < len(body); {
-		size := 2
-		if r, ok := unicodeEscape(body[i:]); ok {
-			size = 6
+	for {
+		i := bytes.IndexByte(body, '\\')
+		if i < 0 {
+			return nil
+		}
+		body = body[i:]
+		size := len(`\n`)
+		if r, ok := unicodeEscape(body); ok {
+			size = escapeSize
 			if r == 0 {
 				return fence.Errorf(fence.CodeInvalidRequest, `the body has a NUL character (\u0000)`)
 			}
 			if utf16.IsSurrogate(r) {
-				low, _ := unicodeEscape(body[i+6:])
+				low, _ := unicodeEscape(body[escapeSize:])
 				if utf16.DecodeRune(r, low) == utf8.RuneError {
-					return fence.Errorf(fence.CodeInvalidRequest, "the body has half a surrogate pair (%s)", body[i:i+6])
+					return fence.Errorf(fence.CodeInvalidRequest, "the body has half a surrogate pair (%s)", body[:escapeSize])
 				}
-				size = 12
+				size = 2 * escapeSize
 			}
 		}
-		i += size
-		next := bytes.IndexByte(body[i:], '\\')
-		if next < 0 {
-			break
-		}
-		i += next
+		body = body[size:]
 	}
-	return nil
 }
 
+const escapeSize = len(`\u0000`)
+
 func unicodeEscape(b []byte) (rune, bool) {
-	if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
+	if len(b) < escapeSize || b[0] != '\\' || b[1] != 'u' {
 		return 0, false
 	}
-	n, err := strconv.ParseUint(string(b[2:6]), 16, 16)
+	n, err := strconv.ParseUint(string(b[2:escapeSize]), 16, 16)
 	return rune(n), err == nil
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -33,10 +34,7 @@ func (g *Gateway) readFields(w http.ResponseWriter, r *http.Request, allowed ...
 	}
 	for _, n := range names {
 		if !slices.Contains(allowed, n) {
-			known := "none"
-			if len(allowed) > 0 {
-				known = strings.Join(allowed, ", ")
-			}
+			known := cmp.Or(strings.Join(allowed, ", "), "none")
 			return nil, fence.Errorf(fence.CodeInvalidRequest, "unknown field %q (known: %s)", n, known).In(n)
 		}
 	}
@@ -63,11 +61,11 @@ func (f fields) text(name string) (string, bool, error) {
 // duration returns a member that is a duration between least and most, 0 when it is not given.
 func (f fields) duration(name string, least, most time.Duration) (time.Duration, error) {
 	s, given, err := f.text(name)
-	if err != nil || !given {
-		if err != nil {
-			err = fence.Errorf(fence.CodeInvalidRequest, `%s is a duration in a string, such as "30s"`, name).In(name)
-		}
-		return 0, err
+	if err != nil {
+		return 0, fence.Errorf(fence.CodeInvalidRequest, `%s is a duration in a string, such as "30s"`, name).In(name)
+	}
+	if !given {
+		return 0, nil
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil {

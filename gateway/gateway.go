@@ -7,6 +7,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -72,22 +73,15 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	orDefault(&c.MaxPath, defaultMaxPath)
-	orDefault(&c.MaxBody, defaultMaxBody)
-	orDefault(&c.MaxDepth, defaultMaxDepth)
-	orDefault(&c.MaxObject, defaultMaxObject)
-	orDefault(&c.MaxMeta, defaultMaxMeta)
-	orDefault(&c.WriteTimeout, defaultWriteTimeout)
-	orDefault(&c.UploadLimit, defaultBodyLimit)
-	orDefault(&c.DownloadLimit, defaultBodyLimit)
+	c.MaxPath = cmp.Or(c.MaxPath, defaultMaxPath)
+	c.MaxBody = cmp.Or(c.MaxBody, defaultMaxBody)
+	c.MaxDepth = cmp.Or(c.MaxDepth, defaultMaxDepth)
+	c.MaxObject = cmp.Or(c.MaxObject, defaultMaxObject)
+	c.MaxMeta = cmp.Or(c.MaxMeta, defaultMaxMeta)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, defaultWriteTimeout)
+	c.UploadLimit = cmp.Or(c.UploadLimit, defaultBodyLimit)
+	c.DownloadLimit = cmp.Or(c.DownloadLimit, defaultBodyLimit)
 	return c
-}
-
-func orDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 func (c Config) validate() error {

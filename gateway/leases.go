@@ -3,17 +3,9 @@ package gateway
 import (
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/lease"
-)
-
-// Bounds of a lease's times. A TTL of 0 must never mean "for ever".
-const (
-	minTTL  = 100 * time.Millisecond
-	maxTTL  = 24 * time.Hour
-	maxWait = time.Hour
 )
 
 func (g *Gateway) leaseEndpoint(rest string) (endpoint, error) {
@@ -41,11 +33,11 @@ func (g *Gateway) acquire(w http.ResponseWriter, r *http.Request, name string) e
 	if err != nil {
 		return err
 	}
-	req := lease.Request{Name: name, Principal: Principal(r.Context())}
-	if req.TTL, err = f.duration("ttl", minTTL, maxTTL); err != nil {
+	req := lease.Request{Name: name, Principal: principalOf(r.Context())}
+	if req.TTL, err = f.duration("ttl", lease.MinTTL, lease.MaxTTL); err != nil {
 		return err
 	}
-	if req.Wait, err = f.duration("wait", 0, maxWait); err != nil {
+	if req.Wait, err = f.duration("wait", 0, lease.MaxWait); err != nil {
 		return err
 	}
 	holder, given, err := f.text("holder")
@@ -79,7 +71,7 @@ func (g *Gateway) renew(w http.ResponseWriter, r *http.Request, name string) err
 	if err != nil {
 		return err
 	}
-	ttl, err := f.duration("ttl", minTTL, maxTTL)
+	ttl, err := f.duration("ttl", lease.MinTTL, lease.MaxTTL)
 	if err != nil {
 		return err
 	}
@@ -155,7 +147,7 @@ func (g *Gateway) verify(w http.ResponseWriter, r *http.Request, name string) er
 		return err
 	}
 	if !given {
-		principal = Principal(r.Context())
+		principal = principalOf(r.Context())
 	}
 	if err := g.cfg.Leases.Verify(r.Context(), name, principal, token); err != nil {
 		return about(name, err)
@@ -170,16 +162,14 @@ func (g *Gateway) verify(w http.ResponseWriter, r *http.Request, name string) er
 
 func refOf(r *http.Request, name string) (lease.Ref, error) {
 	id, err := leaseID(r.Header)
-	return lease.Ref{Name: name, Principal: Principal(r.Context()), ID: id}, err
+	return lease.Ref{Name: name, Principal: principalOf(r.Context()), ID: id}, err
 }
 
 // about names the lease in a refusal that does not name it yet.
 func about(name string, err error) error {
 	var e *fence.Error
-	if !errors.As(err, &e) || e.Lease != "" {
-		return err
+	if errors.As(err, &e) && e.Lease == "" {
+		e.Lease = name
 	}
-	named := *e
-	named.Lease, named.Err = name, err
-	return &named
+	return err
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -73,15 +74,5 @@ func setState(h http.Header, s fence.State) {
 
 // escapeName keeps RFC 3986's unreserved characters and percent-encodes every other byte.
 func escapeName(s string) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for i := range len(s) {
-		c := s[i]
-		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
-			b.WriteByte(c)
-			continue
-		}
-		b.Write([]byte{'%', hex[c>>4], hex[c&15]})
-	}
-	return b.String()
+	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") // a + in s has become %2B
 }

@@ -10,13 +10,8 @@ import (
 
 type principalKey struct{}
 
-// WithPrincipal returns a context that carries the authenticated caller.
-func WithPrincipal(ctx context.Context, principal string) context.Context {
-	return context.WithValue(ctx, principalKey{}, principal)
-}
-
-// Principal returns the authenticated caller, empty before authentication.
-func Principal(ctx context.Context) string {
+// principalOf returns the authenticated caller, empty before authentication.
+func principalOf(ctx context.Context) string {
 	p, _ := ctx.Value(principalKey{}).(string)
 	return p
 }
@@ -34,7 +29,7 @@ func (g *Gateway) authenticated(next http.Handler) http.Handler {
 		case principal == "":
 			return fence.Errorf(fence.CodeUnauthenticated, "the credentials name nobody")
 		}
-		next.ServeHTTP(w, r.WithContext(WithPrincipal(r.Context(), principal)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), principalKey{}, principal)))
 		return nil
 	})
 }

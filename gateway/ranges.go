@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/fencegate/fencegate/fence"
@@ -78,20 +79,9 @@ func parseSpan(spec string, size int64) (span, bool) {
 
 // parseOffset reads decimal digits. What is too large for an int64 lies beyond every body.
 func parseOffset(s string) (int64, bool) {
-	if s == "" {
+	if s == "" || strings.Trim(s, "0123456789") != "" {
 		return 0, false
 	}
-	var n int64
-	for i := range len(s) {
-		d := int64(s[i]) - '0'
-		if d < 0 || d > 9 {
-			return 0, false
-		}
-		if n > (math.MaxInt64-d)/10 {
-			n = math.MaxInt64
-			continue
-		}
-		n = n*10 + d
-	}
+	n, _ := strconv.ParseInt(s, 10, 64) // the largest int64 when out of range
 	return n, true
 }

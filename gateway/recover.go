@@ -6,8 +6,6 @@ import (
 	"runtime/debug"
 
 	"github.com/go-chi/chi/v5/middleware"
-
-	"github.com/fencegate/fencegate/fence"
 )
 
 // recovered answers a panic. A panic in the middle of a write does not say that nothing changed (I7). When the
@@ -33,7 +31,7 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 			}
 			clear(ww.Header())
 			ww.Header().Set("X-Trace-Id", traceID(r.Context()))
-			g.fail(ww, r, fence.Wrap(fence.CodeOf(err), err, "the gateway failed; its log has the cause under this trace id"))
+			g.fail(ww, r, err)
 		}()
 		next.ServeHTTP(ww, r)
 	})

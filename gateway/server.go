@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"time"
@@ -26,9 +27,9 @@ type ServerConfig struct {
 }
 
 func (c ServerConfig) withDefaults() ServerConfig {
-	orDefault(&c.ReadHeaderTimeout, defaultReadHeaderTimeout)
-	orDefault(&c.IdleTimeout, defaultIdleTimeout)
-	orDefault(&c.MaxHeader, defaultMaxHeader)
+	c.ReadHeaderTimeout = cmp.Or(c.ReadHeaderTimeout, defaultReadHeaderTimeout)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, defaultIdleTimeout)
+	c.MaxHeader = cmp.Or(c.MaxHeader, defaultMaxHeader)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -28,9 +28,8 @@ func stated[T any](mark func(context.Context, T) (fence.State, error), h func(ht
 		if stateErr != nil {
 			return err
 		}
-		told := *e
-		told.State, told.Err = &s, err
-		return &told
+		e.State = &s
+		return err
 	}
 }
 

@@ -28,7 +28,7 @@ func tokenOf(h http.Header) (fence.Token, error) {
 // access reads who sends the request and with which token, if any.
 func access(r *http.Request) (fence.Access, error) {
 	t, err := tokenOf(r.Header)
-	return fence.Access{Principal: Principal(r.Context()), Token: t}, err
+	return fence.Access{Principal: principalOf(r.Context()), Token: t}, err
 }
 
 // writeAccess is access for a write, which needs a token.

@@ -181,7 +181,7 @@ func (a *acquire) certify(ctx context.Context) (*fence.Grant, error) {
 	return nil, fmt.Errorf("certify lease %s: %w", a.cert.Lease, err)
 }
 
-// bound is the context on which a void certificate is retried: the caller's, unless he can come back for the grant.
+// bound is the context on which a void certificate is retried: the caller's, unless it can come back for the grant.
 func (a *acquire) bound(ctx context.Context) context.Context {
 	if a.generated {
 		return ctx

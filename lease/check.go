@@ -2,7 +2,6 @@ package lease
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"strings"
 	"time"
@@ -34,7 +33,7 @@ func (r Request) complete() (full Request, generated bool, err error) {
 	if r.Holder == "" {
 		r.Holder = holderOf(r.Principal)
 	}
-	if err := inField(fence.CheckHolder(r.Holder), "holder"); err != nil {
+	if err := fence.CheckHolder(r.Holder); err != nil {
 		return r, false, err
 	}
 	if len(r.AcquireID) > fence.MaxAcquireID {
@@ -52,9 +51,7 @@ func (r Request) complete() (full Request, generated bool, err error) {
 		return r, false, invalid("wait", "a wait is 0s to %v, this one is %v", MaxWait, r.Wait)
 	}
 	if r.AcquireID == "" {
-		var random [16]byte
-		rand.Read(random[:])
-		r.AcquireID, generated = hex.EncodeToString(random[:]), true
+		r.AcquireID, generated = rand.Text(), true
 	}
 	return r, generated, nil
 }
@@ -74,7 +71,14 @@ func holderOf(principal string) string {
 	return clean
 }
 
-func checkName(name string) error { return inField(fence.CheckLeaseName(name), "name") }
+func checkName(name string) error {
+	err := fence.CheckLeaseName(name)
+	var e *fence.Error
+	if errors.As(err, &e) {
+		e.Field = "name"
+	}
+	return err
+}
 
 func checkTTL(ttl time.Duration) error {
 	if ttl < MinTTL || ttl > MaxTTL {
@@ -105,12 +109,4 @@ func (r Ref) grant() GrantRef { return GrantRef{ID: r.ID, Principal: r.Principal
 
 func invalid(field, format string, args ...any) error {
 	return fence.Errorf(fence.CodeInvalidRequest, format, args...).In(field)
-}
-
-func inField(err error, field string) error {
-	var e *fence.Error
-	if errors.As(err, &e) {
-		e.Field = field
-	}
-	return err
 }

@@ -38,7 +38,7 @@
 //
 //   - The locker is down, hung or read-only: acquire, renew and more tokens are unavailable. Grants stay, and
 //     their tokens stay good.
-//   - The locker loses or repeats its data: somebody else can take a lease that is held. His grant seals the older
+//   - The locker loses or repeats its data: somebody else can take a lease that is held. Its grant seals the older
 //     one; a certificate from before is void.
 //   - The ledger is down: nothing is granted. An acquire that the client can repeat by its id leaves its lease for
 //     the repetition, any other drops it.

@@ -81,7 +81,7 @@ func (m *Manager) Release(ctx context.Context, ref Ref) error {
 	return m.finish(ctx, ref.Name, ref.grant(), fence.EndReleased)
 }
 
-// Break ends somebody else's grant and removes his lease, for a reason that is kept with the grant. A grant that
+// Break ends somebody else's grant and removes its lease, for a reason that is kept with the grant. A grant that
 // has ended already keeps its reason. CodeNotFound when the lease was never granted.
 func (m *Manager) Break(ctx context.Context, name, reason string) error {
 	if err := checkName(name); err != nil {

@@ -36,7 +36,7 @@ type GrantRef = fence.GrantRef
 type Locker interface {
 	// Take takes the lease for the value if nobody holds it, and finds it taken if the same value holds it (which
 	// leaves the remaining time alone). It returns the holding that stands afterwards: the caller compares its
-	// Value with his own.
+	// Value with the one it sent.
 	Take(ctx context.Context, name string, h Holding) (Holding, error)
 	// Extend sets the remaining time if the value holds the lease, and reports whether it does.
 	Extend(ctx context.Context, name string, value fence.Digest, ttl time.Duration) (bool, error)

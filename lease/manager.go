@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,21 +24,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.CertifyTimeout == 0 {
-		c.CertifyTimeout = 12 * time.Second
-	}
-	if c.CleanupTimeout == 0 {
-		c.CleanupTimeout = 12 * time.Second
-	}
-	if c.MaxVoid == 0 {
-		c.MaxVoid = 10
-	}
-	if c.PollMin == 0 {
-		c.PollMin = 10 * time.Millisecond
-	}
-	if c.PollMax == 0 {
-		c.PollMax = max(250*time.Millisecond, c.PollMin)
-	}
+	c.CertifyTimeout = cmp.Or(c.CertifyTimeout, 12*time.Second)
+	c.CleanupTimeout = cmp.Or(c.CleanupTimeout, 12*time.Second)
+	c.MaxVoid = cmp.Or(c.MaxVoid, 10)
+	c.PollMin = cmp.Or(c.PollMin, 10*time.Millisecond)
+	c.PollMax = cmp.Or(c.PollMax, max(250*time.Millisecond, c.PollMin))
 	return c
 }
 

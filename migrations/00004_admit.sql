@@ -194,8 +194,8 @@ END $$;
 
 -- For plain SQL writers: SELECT fence.admit('wallets', '42', 1001) first, in the transaction that changes the row.
 -- Raises on every refusal: FG001 stale-token, FG002 spent-token, FG003 grant-ended, FG005 unissued-token,
--- FG007 not protected, FG008 bad key, FG009 malformed token, FG014 isolation. Returns the resource's name. A transaction that was admitted and
--- then sits idle is ended by the server, so that it cannot hold up the next grant for ever.
+-- FG007 not protected, FG008 bad key, FG009 malformed token, FG014 isolation. Returns the resource's name. A transaction
+-- that was admitted and then sits idle is ended by the server, so that it cannot hold up the next grant for ever.
 -- +goose StatementBegin
 CREATE FUNCTION fence.admit(p_relation text, p_key text, p_token bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$

@@ -9,6 +9,13 @@ import (
 	"time"
 )
 
+const (
+	// uploadMargin is for the steps of a write that come after its upload.
+	uploadMargin = 30 * time.Second
+	// sweepPage is how many blobs the ledger is asked for at once.
+	sweepPage = 100
+)
+
 // CollectorConfig tunes a Collector.
 type CollectorConfig struct {
 	// Interval is the mean time between two passes. Defaults to 1 min.
@@ -25,18 +32,11 @@ type CollectorConfig struct {
 	Log *slog.Logger
 }
 
-const (
-	// uploadMargin is for the steps of a write that come after its upload.
-	uploadMargin = 30 * time.Second
-	// sweepPage is how many blobs the ledger is asked for at once.
-	sweepPage = 100
-)
-
 func (c CollectorConfig) withDefaults() CollectorConfig {
 	c.Interval = cmp.Or(c.Interval, time.Minute)
 	c.Grace = cmp.Or(c.Grace, 24*time.Hour)
-	c.UploadLimit = cmp.Or(c.UploadLimit, DefaultUploadLimit)
-	c.DownloadLimit = cmp.Or(c.DownloadLimit, DefaultDownloadLimit)
+	c.UploadLimit = cmp.Or(c.UploadLimit, defaultUploadLimit)
+	c.DownloadLimit = cmp.Or(c.DownloadLimit, defaultDownloadLimit)
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}

@@ -35,7 +35,7 @@ type Pointers interface {
 	BeginBlob(ctx context.Context, bucket, principal string) (string, error)
 	// PutObject admits the write and flips the pointer to the blob, whose intent must be pending. Anything but
 	// success and CodeOutcomeUnknown left the pointer alone.
-	PutObject(ctx context.Context, w fence.ObjectWrite, blob Blob) (fence.Object, error)
+	PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.Blob) (fence.Object, error)
 	// DeleteObject admits the delete and hides the object.
 	DeleteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	// AbortBlob gives a pending intent up: its blob may be collected after the grace period. One that is not
@@ -46,16 +46,8 @@ type Pointers interface {
 	AbortStale(ctx context.Context, age time.Duration, limit int) (int, error)
 	// Collectable returns blobs that nothing refers to and that have been garbage or aborted, or deleted once, for
 	// longer than grace, by the ledger's clock.
-	Collectable(ctx context.Context, grace time.Duration, limit int) ([]Garbage, error)
+	Collectable(ctx context.Context, grace time.Duration, limit int) ([]fence.Garbage, error)
 	// Collected records that the blob's bytes were deleted, unless another collector has recorded this deletion. After
 	// the second one the ledger forgets the blob.
-	Collected(ctx context.Context, g Garbage) error
+	Collected(ctx context.Context, g fence.Garbage) error
 }
-
-// Blob, Garbage: what the ledger knows of stored bytes.
-type (
-	// Blob is a stored body that was verified.
-	Blob = fence.Blob
-	// Garbage is a blob whose bytes can be deleted.
-	Garbage = fence.Garbage
-)

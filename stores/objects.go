@@ -24,8 +24,8 @@ type ObjectsConfig struct {
 
 // The bounds that the collector's grace period is held against.
 const (
-	DefaultUploadLimit   = 12 * time.Hour
-	DefaultDownloadLimit = 12 * time.Hour
+	defaultUploadLimit   = 12 * time.Hour
+	defaultDownloadLimit = 12 * time.Hour
 )
 
 const (
@@ -38,8 +38,8 @@ const (
 
 func (c ObjectsConfig) withDefaults() ObjectsConfig {
 	c.MaxSize = cmp.Or(c.MaxSize, defaultMaxSize)
-	c.UploadLimit = cmp.Or(c.UploadLimit, DefaultUploadLimit)
-	c.DownloadLimit = cmp.Or(c.DownloadLimit, DefaultDownloadLimit)
+	c.UploadLimit = cmp.Or(c.UploadLimit, defaultUploadLimit)
+	c.DownloadLimit = cmp.Or(c.DownloadLimit, defaultDownloadLimit)
 	return c
 }
 

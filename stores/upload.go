@@ -37,7 +37,7 @@ func (u *upload) Read(p []byte) (int, error) {
 }
 
 // store streams the body into the blob store and returns what was verified. Nothing refers to the blob yet.
-func (o *Objects) store(ctx context.Context, id string, w fence.ObjectWrite) (Blob, error) {
+func (o *Objects) store(ctx context.Context, id string, w fence.ObjectWrite) (fence.Blob, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, o.cfg.UploadLimit, errUploadLimit)
 	defer cancel()
 	u := &upload{Body: NewBody(limited, w.Body, w.Size), sha256: sha256.New(), max: o.cfg.MaxSize, tooBig: o.errTooLarge()}
@@ -49,15 +49,15 @@ func (o *Objects) store(ctx context.Context, id string, w fence.ObjectWrite) (Bl
 		err = u.End()
 	}
 	if err != nil {
-		return Blob{}, o.blame(limited, u.Body, err)
+		return fence.Blob{}, o.blame(limited, u.Body, err)
 	}
-	blob := Blob{ID: id, Size: u.Len()}
+	blob := fence.Blob{ID: id, Size: u.Len()}
 	u.sha256.Sum(blob.SHA256[:0])
 	if w.SHA256 != nil && !bytes.Equal(w.SHA256, blob.SHA256[:]) {
-		return Blob{}, fence.Errorf(fence.CodeChecksumMismatch, "the body's SHA-256 is %x, not %x", blob.SHA256, w.SHA256).In("sha256")
+		return fence.Blob{}, fence.Errorf(fence.CodeChecksumMismatch, "the body's SHA-256 is %x, not %x", blob.SHA256, w.SHA256).In("sha256")
 	}
 	if u.md5 != nil && !bytes.Equal(w.MD5, u.md5.Sum(nil)) {
-		return Blob{}, fence.Errorf(fence.CodeChecksumMismatch, "the body's MD5 is %x, not %x", u.md5.Sum(nil), w.MD5).In("md5")
+		return fence.Blob{}, fence.Errorf(fence.CodeChecksumMismatch, "the body's MD5 is %x, not %x", u.md5.Sum(nil), w.MD5).In("md5")
 	}
 	return blob, nil
 }

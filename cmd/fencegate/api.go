@@ -95,7 +95,8 @@ func (a *api) acquire(ctx context.Context, name, holder string, ttl, wait time.D
 		return grant{}, err
 	}
 	var g grant
-	return g, json.Unmarshal(ans.body, &g)
+	err = json.Unmarshal(ans.body, &g)
+	return g, err
 }
 
 func (a *api) release(ctx context.Context, name string, g grant) error {

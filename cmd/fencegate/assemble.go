@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/lease"
 	"github.com/fencegate/fencegate/lease/redislease"
@@ -16,6 +14,16 @@ import (
 	"github.com/fencegate/fencegate/stores/dirstore"
 	"github.com/fencegate/fencegate/stores/pgstore"
 	"github.com/fencegate/fencegate/stores/s3store"
+)
+
+// The backends know nothing of the interfaces they serve; what is wired here must fit.
+var (
+	_ lease.Ledger      = (*pgstore.Store)(nil)
+	_ stores.Pointers   = (*pgstore.Store)(nil)
+	_ gateway.Rows      = (*pgstore.Store)(nil)
+	_ gateway.Readiness = (*pgstore.Store)(nil)
+	_ gateway.Objects   = (*stores.Objects)(nil)
+	_ gateway.Leases    = (*lease.Manager)(nil)
 )
 
 // parts says what a gateway is made of.
@@ -34,13 +42,13 @@ type assembly struct {
 	*gateway.Gateway
 	store     *pgstore.Store
 	collector *stores.Collector
-	redis     redis.UniversalClient
+	log       *slog.Logger
 	closers   []func() error
 }
 
 // assemble wires the backends into a gateway. The ledger must have been migrated: its id names the keys in Redis.
 func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
-	a := &assembly{}
+	a := &assembly{log: p.log}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
@@ -84,7 +92,6 @@ func (a *assembly) leases(p parts, prefix string) (*lease.Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.redis = client
 	a.closers = append(a.closers, client.Close)
 	locker, err := redislease.New(client, cfg)
 	if err != nil {
@@ -95,7 +102,12 @@ func (a *assembly) leases(p parts, prefix string) (*lease.Manager, error) {
 
 func (a *assembly) blobs(p parts) (stores.Blobs, error) {
 	if p.s3.S3Endpoint != "" {
-		return s3store.New(p.s3.store())
+		s3, err := s3store.New(p.s3.store())
+		if err != nil {
+			return nil, err
+		}
+		a.closers = append(a.closers, s3.Close)
+		return s3, nil
 	}
 	dir, err := dirstore.New(p.blobDir)
 	if err != nil {

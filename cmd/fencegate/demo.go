@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"time"
 
-	"log/slog"
+	"github.com/fencegate/fencegate/lease"
 )
 
 type demoCmd struct {
@@ -32,8 +33,8 @@ should: the late write lost the update without fencing and was refused with it.`
 
 // Run plays all scenes.
 func (c *demoCmd) Run(std *streams, rc *runContext) error {
-	if c.TTL < 100*time.Millisecond {
-		return errors.New("--ttl must be at least 100ms")
+	if c.TTL < lease.MinTTL {
+		return fmt.Errorf("--ttl must be at least %v", lease.MinTTL)
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -55,9 +56,7 @@ func (c *demoCmd) Run(std *streams, rc *runContext) error {
 
 // private plays against a gateway of its own, below dir.
 func (c *demoCmd) private(rc *runContext, st *stage, dir string) (err error) {
-	dev := &devCmd{Data: filepath.Join(dir, "data"), limitFlags: limitFlags{
-		MaxPath: 16 << 10, MaxBody: 1 << 20, MaxDepth: 64, MaxHeader: 64 << 10, MaxObject: 1 << 30, MaxMeta: 8 << 10, UploadLimit: time.Hour, DownloadLimit: time.Hour,
-	}, collectFlags: collectFlags{GCGrace: 24 * time.Hour, GCInterval: time.Minute}}
+	dev := &devCmd{Data: filepath.Join(dir, "data")} // the limits are the packages' own defaults
 	l, err := listenLoopback(rc, "127.0.0.1:0")
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 type devCmd struct {
 	Listen      string `default:"127.0.0.1:8080" help:"Loopback address to listen on; port 0 takes a free one."`
 	Data        string `default:"./.fencegate" help:"Folder of everything: PostgreSQL, Redis, blobs and the file env."`
-	DatabaseURL string `env:"FENCEGATE_DEV_DATABASE_URL" placeholder:"URL" help:"Use this PostgreSQL instead of a private one. It is migrated; nothing is created in it beside the schema fence."`
+	DatabaseURL string `env:"FENCEGATE_DEV_DATABASE_URL" placeholder:"URL" help:"Use this PostgreSQL instead of a private one. It is migrated; nothing else is created beside the schema fence and the role fence_writer."`
 	RedisURL    string `env:"FENCEGATE_DEV_REDIS_URL" placeholder:"URL" help:"Use this Redis instead of a private one."`
 	s3Flags
 	backendFlags
@@ -27,8 +27,9 @@ type devCmd struct {
 // Help is shown below the flags of fencegate dev.
 func (devCmd) Help() string {
 	return `Starts a private PostgreSQL (which must be installed) and redis-server, and a gateway in front of them. Without a
-redis-server leases are kept in process and end with it; their tokens stay unique and in order. On an empty folder it creates and protects the table public.wallets with row 42
-(lease wallet:{id}) and the bucket reports (lease report:{key}). Everything survives a restart.
+redis-server leases are kept in process and end with it; their tokens stay unique and in order. On an empty folder it
+creates and protects the table public.wallets with row 42 (lease wallet:{id}) and the bucket reports (lease report:{key}).
+Everything else survives a restart.
 
 To try it, in another terminal:
 

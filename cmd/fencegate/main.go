@@ -71,11 +71,8 @@ func run(ctx context.Context, args []string, std streams) int {
 		parser.FatalIfErrorf(err)
 		return max(exit, exitFailed)
 	}
-	err = parsed.Run(&std, newContext(ctx))
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+	err = parsed.Run(&std, &runContext{ctx})
+	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return exitOK
 	}
 	fmt.Fprintln(std.err, "fencegate:", sayable(err))
@@ -93,5 +90,3 @@ func sayable(err error) string {
 
 // runContext carries the program's context through kong, which binds values by their type.
 type runContext struct{ context.Context }
-
-func newContext(ctx context.Context) *runContext { return &runContext{ctx} }

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"syscall"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // What the two workers take from the row.
@@ -131,7 +129,6 @@ func (st *stage) beginWork(s scene, w *workerProcess) error {
 	if err != nil {
 		return err
 	}
-	w.seen = read.Value
 	st.say(w.name, "reads the %s: %s", s.name, orNone(read.Value))
 	return nil
 }
@@ -220,9 +217,8 @@ func (st *stage) setBack(ctx context.Context, t target, value string) error {
 	case t.column == "":
 		return nil
 	case t.path == "":
-		w := workerCmd{Database: st.databaseURL}
-		_, err := w.direct(ctx, "UPDATE public.wallets SET "+pgx.Identifier{t.column}.Sanitize()+" = "+value+" WHERE id = 42 RETURNING id::text")
-		return err
+		w := workerCmd{Row: t.column, Database: st.databaseURL}
+		return w.setColumn(ctx, value)
 	}
 	g, err := st.api.acquire(ctx, t.lease, "demo", 10*time.Second, 10*time.Second)
 	if err != nil {

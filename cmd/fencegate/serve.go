@@ -35,7 +35,7 @@ func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {
 // serve answers requests and collects blobs until the context ends or one of them fails, then lets the requests that
 // are under way finish.
 func serve(ctx context.Context, l net.Listener, a *assembly, limits limitFlags, ready func(url string)) error {
-	srv := gateway.NewServer(a, gateway.ServerConfig{MaxHeader: limits.MaxHeader})
+	srv := gateway.NewServer(a, gateway.ServerConfig{MaxHeader: limits.MaxHeader, Log: a.log})
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	collected := make(chan struct{})

@@ -142,10 +142,15 @@ func (c *workerCmd) write(ctx context.Context, a *api, seen string, token int64)
 		}
 		return done, nil
 	case c.Row != "":
-		_, err := c.direct(ctx, "UPDATE public.wallets SET "+pgx.Identifier{c.Row}.Sanitize()+" = "+value+" WHERE id = 42 RETURNING id::text")
-		return done, err
+		return done, c.setColumn(ctx, value)
 	}
 	return done, os.WriteFile(c.File, []byte(value), 0o600)
+}
+
+// setColumn writes the row round the gateway; value is a whole number.
+func (c *workerCmd) setColumn(ctx context.Context, value string) error {
+	_, err := c.direct(ctx, "UPDATE public.wallets SET "+pgx.Identifier{c.Row}.Sanitize()+" = "+value+" WHERE id = 42 RETURNING id::text")
+	return err
 }
 
 func (c *workerCmd) direct(ctx context.Context, sql string) (value string, err error) {
@@ -154,5 +159,6 @@ func (c *workerCmd) direct(ctx context.Context, sql string) (value string, err e
 		return "", err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return value, conn.QueryRow(ctx, sql).Scan(&value)
+	err = conn.QueryRow(ctx, sql).Scan(&value)
+	return value, err
 }

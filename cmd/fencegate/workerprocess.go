@@ -17,7 +17,6 @@ import (
 type workerProcess struct {
 	name  string
 	token int64
-	seen  string // what it read
 	wrote string // what it wrote, or would have
 
 	cmd    *exec.Cmd

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/lease"
 )
 
@@ -18,7 +19,7 @@ var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // Memory keeps leases, rows and objects. A row "t" with key "k" is protected by lease "t:k", an object with key "k"
 // by "report:k". Leases expire only when Expire says so.
 type Memory struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what follows
 	blocks  fence.Token
 	grants  map[string]*fence.Grant
 	held    map[string]bool
@@ -33,6 +34,13 @@ type markRecord struct {
 	lease   string
 	created bool
 }
+
+var (
+	_ gateway.Leases    = (*Memory)(nil)
+	_ gateway.Rows      = (*Memory)(nil)
+	_ gateway.Objects   = (*Memory)(nil)
+	_ gateway.Readiness = (*Memory)(nil)
+)
 
 // New makes an empty Memory.
 func New() *Memory {

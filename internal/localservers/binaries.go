@@ -57,6 +57,15 @@ func findPostgres(ctx context.Context, major int) (postgresBinaries, error) {
 	return postgresBinaries{}, fmt.Errorf("the data was made by PostgreSQL %d, found %s: install postgresql-%d, or move the data with pg_dump", major, strings.Join(seen, ", "), major)
 }
 
+// matching returns b, or the PostgreSQL of the data's major version when b is of another. Data that is yet to be made has
+// version 0.
+func matching(ctx context.Context, b postgresBinaries, major int) (postgresBinaries, error) {
+	if major == 0 || major == b.major {
+		return b, nil
+	}
+	return findPostgres(ctx, major)
+}
+
 func postgresFolders() []string {
 	folders := filepath.SplitList(os.Getenv("PATH"))
 	for _, pattern := range []string{

@@ -54,12 +54,12 @@ func (id identity) own(path string) error {
 	if err != nil {
 		return err
 	}
+	if owner(info) == id.uid() {
+		return nil
+	}
 	gid := os.Getegid()
 	if id.credential != nil {
 		gid = int(id.credential.Gid)
-	}
-	if owner(info) == id.uid() {
-		return nil
 	}
 	return filepath.WalkDir(path, func(name string, _ fs.DirEntry, err error) error {
 		if err != nil {
@@ -82,14 +82,13 @@ func unprivileged(ctx context.Context, path string) (identity, error) {
 	if os.Geteuid() != 0 {
 		return identity{}, nil
 	}
-	id := identity{namespace: true}
 	if canNamespace() {
 		probe := exec.CommandContext(ctx, path, "--version")
 		probe.Dir = "/"
 		probe.SysProcAttr = &syscall.SysProcAttr{}
 		enterNamespace(probe.SysProcAttr)
 		if probe.Run() == nil {
-			return id, nil
+			return identity{namespace: true}, nil
 		}
 	}
 	return dropped()

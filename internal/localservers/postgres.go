@@ -81,12 +81,9 @@ func StartPostgres(ctx context.Context, c PostgresConfig) (_ *Postgres, err erro
 	if err := as.makeHome(home); err != nil {
 		return nil, fmt.Errorf("home of PostgreSQL: %w", err)
 	}
-	if major := cluster.major(); major != 0 && major != bin.major {
-		if bin, err = findPostgres(ctx, major); err != nil {
-			return nil, err
-		}
+	if cluster.bin, err = matching(ctx, bin, cluster.major()); err != nil {
+		return nil, err
 	}
-	cluster.bin = bin
 	if err := cluster.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -108,7 +105,7 @@ func StartPostgres(ctx context.Context, c PostgresConfig) (_ *Postgres, err erro
 	if err := p.ready(ctx, cluster); err != nil {
 		return nil, errors.Join(err, p.Stop())
 	}
-	c.Log.Info("PostgreSQL is ready", "version", bin.major, "dir", home, "pid", p.Pid())
+	c.Log.Info("PostgreSQL is ready", "version", cluster.bin.major, "dir", home, "pid", p.Pid())
 	return p, nil
 }
 

@@ -91,9 +91,6 @@ func (c RedisConfig) args(socket string) []string {
 // URL returns the server's URL as go-redis reads it.
 func (r *Redis) URL() string { return (&url.URL{Scheme: "unix", Path: r.socket}).String() }
 
-// Addr returns the path of the server's socket.
-func (r *Redis) Addr() string { return r.socket }
-
 // answers sends a PING. A server that still loads its data answers with an error.
 func (r *Redis) answers() bool {
 	conn, err := net.DialTimeout("unix", r.socket, probeTimeout)

@@ -1,6 +1,7 @@
 package redislease
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -9,6 +10,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
+
+// connectTimeout bounds the wait for a connection, new or free.
+const connectTimeout = 500 * time.Millisecond
 
 // Open makes a client for a redis://, rediss:// or unix:// URL. It does not connect yet. Timeouts and retries that
 // the URL names win over ours. The caller closes the client.
@@ -26,21 +30,14 @@ func Open(rawURL string, config Config) (redis.UniversalClient, error) {
 		}
 		return nil, fmt.Errorf("redis url: %w", err)
 	}
-	setIfZero(&o.DialTimeout, 500*time.Millisecond)
-	setIfZero(&o.PoolTimeout, 500*time.Millisecond)
-	setIfZero(&o.ReadTimeout, config.CallTimeout)
-	setIfZero(&o.WriteTimeout, config.CallTimeout)
-	setIfZero(&o.MaxRetries, 2)
-	setIfZero(&o.DialerRetries, 1)
+	o.DialTimeout = cmp.Or(o.DialTimeout, connectTimeout)
+	o.PoolTimeout = cmp.Or(o.PoolTimeout, connectTimeout)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, config.CallTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, config.CallTimeout)
+	o.MaxRetries = cmp.Or(o.MaxRetries, 2)
+	o.DialerRetries = cmp.Or(o.DialerRetries, 1)
 	// Without it a deadline does not reach the socket, and a hung server holds its callers.
 	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o), nil
-}
-
-func setIfZero[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }

@@ -6,6 +6,7 @@
 package redislease
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/base64"
@@ -40,12 +41,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Prefix == "" {
-		c.Prefix = "fencegate"
-	}
-	if c.CallTimeout == 0 {
-		c.CallTimeout = time.Second
-	}
+	c.Prefix = cmp.Or(c.Prefix, "fencegate")
+	c.CallTimeout = cmp.Or(c.CallTimeout, time.Second)
 	return c
 }
 

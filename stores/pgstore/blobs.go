@@ -64,13 +64,3 @@ func (s *Store) Collected(ctx context.Context, g fence.Garbage) error {
 	return s.exec(ctx, `UPDATE fence.blobs SET deletions = 1, state_at = now()
 		WHERE id = $1 AND state IN ('garbage', 'aborted') AND deletions = 0`, g.ID)
 }
-
-func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	_, err = conn.Exec(ctx, sql, args...)
-	return classify(err)
-}

@@ -7,8 +7,8 @@
 // in a statement of their own before they look at anything, so that at READ COMMITTED the statements that follow
 // see a snapshot taken after the lock. Once a newer grant has been returned, the writes of the older one have
 // either committed before it or will be refused (I2). A check in the statement that takes the lock, or at
-// REPEATABLE READ, reads an older snapshot and lets a sealed token in; every function of the ledger therefore
-// checks the isolation, and every connection pins it.
+// REPEATABLE READ, reads an older snapshot and lets a sealed token in; every function that locks therefore checks
+// the isolation, and every connection pins it.
 //
 // # How a write is sent
 //

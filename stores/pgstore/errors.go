@@ -10,14 +10,13 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// SQLSTATEs that the ledger's functions raise, and that are not just an invalid request (FG008).
+// SQLSTATEs that the ledger's functions raise. FG008 is one of their class: an invalid request.
 const (
 	stateStale          = "FG001"
 	stateSpent          = "FG002"
 	stateEnded          = "FG003"
 	stateUnissued       = "FG005"
 	stateNotProtected   = "FG007"
-	stateInvalid        = "FG008"
 	stateInvalidToken   = "FG009"
 	stateChangedNothing = "FG010"
 	stateUploadExpired  = "FG012"
@@ -35,13 +34,15 @@ const (
 	stateDeadlock        = "40P01"
 	stateReadOnly        = "25006"
 	stateForbidden       = "42501"
+	stateSchemaExists    = "42P06"
+	stateNotSupported    = "0A000" // also: a cached plan must not change its result type
 	stateCanceled        = "57014"
 	stateExhausted       = "2200H"
 	stateRaised          = "P0001"
 )
 
 // classify turns an error of the database into an outcome. An error that the server reported for the transaction
-// undid it. Anything else leaves the outcome open, unless nothing was sent.
+// undid it. Anything else leaves the outcome open, unless nothing was sent. pgx.ErrNoRows stays as it is.
 func classify(err error) error {
 	if err == nil || errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -110,11 +111,11 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 		return fence.Wrap(fence.CodeContention, pg, "a lock was not free in time")
 	}
 	switch pg.Code[:2] {
-	case "22", "54", "FG":
+	case "22", "54", "FG": // data exception, limit exceeded, ours
 		return invalid(pg)
-	case "23":
+	case "23": // integrity constraint
 		return violation(pg)
-	case "53", "57", "58":
+	case "53", "57", "58": // resources, operator intervention, system error
 		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL cannot serve this now")
 	}
 	return fence.Wrap(fence.CodeInternal, pg, "PostgreSQL refused the statement")
@@ -154,5 +155,5 @@ func violates(err error, constraint string) bool {
 // undefinedObject reports errors that a description of a table older than the table itself explains.
 func undefinedObject(err error) bool {
 	state := sqlState(err)
-	return state == "0A000" || strings.HasPrefix(state, "42") && state != stateForbidden
+	return state == stateNotSupported || strings.HasPrefix(state, "42") && state != stateForbidden
 }

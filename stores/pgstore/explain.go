@@ -97,13 +97,8 @@ func checkValue(c column, raw json.RawMessage) error {
 }
 
 func hasOffset(s string) bool {
-	clock := s
-	if i := strings.IndexByte(s, ':'); i >= 0 {
-		clock = s[i:]
-	} else {
-		return false
-	}
-	return strings.ContainsAny(clock, "+-zZ") || strings.Contains(strings.ToUpper(clock), "UTC") || strings.Contains(strings.ToUpper(clock), "GMT")
+	_, clock, found := strings.Cut(strings.ToUpper(s), ":")
+	return found && (strings.ContainsAny(clock, "+-Z") || strings.Contains(clock, "UTC") || strings.Contains(clock, "GMT"))
 }
 
 // explain completes an error of a write or read: it names the key part or column that PostgreSQL could not read, tells

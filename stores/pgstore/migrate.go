@@ -24,7 +24,7 @@ type Migration struct {
 // each other.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	var done []Migration
-	err := withGoose(ctx, url, true, func(p *goose.Provider) error {
+	err := withGoose(ctx, url, true, func(_ *sql.DB, p *goose.Provider) error {
 		results, err := p.Up(ctx)
 		for _, r := range results {
 			done = append(done, Migration{Version: r.Source.Version, Name: r.Source.Path, Applied: r.Error == nil})
@@ -37,14 +37,15 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 // MigrationStatus lists the migrations and whether each has been applied. It changes nothing.
 func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
 	var list []Migration
-	err := withGoose(ctx, url, false, func(p *goose.Provider) error {
+	err := withGoose(ctx, url, false, func(db *sql.DB, p *goose.Provider) error {
 		var applied int64
-		if exists, err := ledgerExists(ctx, url); err != nil {
+		var exists bool
+		err := db.QueryRowContext(ctx, "SELECT to_regclass('fence.schema_version') IS NOT NULL").Scan(&exists)
+		if err == nil && exists {
+			applied, err = p.GetDBVersion(ctx)
+		}
+		if err != nil {
 			return err
-		} else if exists {
-			if applied, err = p.GetDBVersion(ctx); err != nil {
-				return err
-			}
 		}
 		for _, s := range p.ListSources() {
 			list = append(list, Migration{Version: s.Version, Name: s.Path, Applied: s.Version <= applied})
@@ -54,7 +55,7 @@ func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
 	return list, err
 }
 
-func withGoose(ctx context.Context, url string, create bool, f func(*goose.Provider) error) (err error) {
+func withGoose(ctx context.Context, url string, create bool, f func(*sql.DB, *goose.Provider) error) (err error) {
 	if url == "" {
 		// libpq's default would be some database of the operating system's user.
 		return errors.New("migrate: no database URL")
@@ -78,7 +79,7 @@ func withGoose(ctx context.Context, url string, create bool, f func(*goose.Provi
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := f(p); err != nil {
+	if err := f(db, p); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
@@ -87,18 +88,8 @@ func withGoose(ctx context.Context, url string, create bool, f func(*goose.Provi
 // createSchema makes the schema that goose keeps its own table in. Two that run at once may both find it missing.
 func createSchema(ctx context.Context, db *sql.DB) error {
 	_, err := db.ExecContext(ctx, "CREATE SCHEMA IF NOT EXISTS fence")
-	if state := sqlState(err); state == stateUniqueViolation || state == "42P06" {
+	if state := sqlState(err); state == stateUniqueViolation || state == stateSchemaExists {
 		return nil
 	}
 	return err
-}
-
-func ledgerExists(ctx context.Context, url string) (exists bool, err error) {
-	db, err := sql.Open("pgx", url)
-	if err != nil {
-		return false, err
-	}
-	defer db.Close()
-	err = db.QueryRowContext(ctx, "SELECT to_regclass('fence.schema_version') IS NOT NULL").Scan(&exists)
-	return exists, err
 }

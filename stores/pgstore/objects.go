@@ -92,7 +92,7 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 		batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_object($1, $2, $3, $4, $5, $6, $7) v", w.Object.Bucket, w.Object.Key,
 			int64(w.Token), w.Principal, digestArg(digest), tokensArg(w.If.Match), tokensArg(w.If.NoneMatch))
 		batch.Queue(change, args...)
-		queueObject(batch, w.Object)
+		batch.Queue("SELECT "+objectColumns+" FROM (SELECT 1) one LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2", w.Object.Bucket, w.Object.Key)
 		return s.send(ctx, batch, func(results pgx.BatchResults) (err error) {
 			if err = results.QueryRow().Scan(v.dest()...); err != nil {
 				return err
@@ -144,12 +144,8 @@ func (s *Store) explainObject(ctx context.Context, w fence.ObjectWrite, err erro
 	return e
 }
 
-const objectSQL = `SELECT o.blob::text, o.size, o.sha256, o.header, o.modified_at FROM (SELECT 1) one
-	LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2`
-
-func queueObject(batch *pgx.Batch, name fence.ObjectName) {
-	batch.Queue(objectSQL, name.Bucket, name.Key)
-}
+// objectColumns are the fields of fence.objects o as objectRow scans them.
+const objectColumns = "o.blob::text, o.size, o.sha256, o.header, o.modified_at"
 
 // object reads an object's state and pointer in one statement.
 func (s *Store) object(ctx context.Context, name fence.ObjectName, by fence.Access) (verdict, fence.Object, error) {
@@ -157,7 +153,7 @@ func (s *Store) object(ctx context.Context, name fence.ObjectName, by fence.Acce
 		v verdict
 		r objectRow
 	)
-	err := s.read(ctx, "SELECT "+verdictColumns+`, o.blob::text, o.size, o.sha256, o.header, o.modified_at
+	err := s.read(ctx, "SELECT "+verdictColumns+", "+objectColumns+`
 		FROM fence.object_state($1, $2, $3, $4) v LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2`,
 		[]any{name.Bucket, name.Key, tokenArg(by.Token), by.Principal}, append(v.dest(), r.dest()...)...)
 	if err != nil {

@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -21,7 +22,7 @@ func keyMatch(t *table, first int) string {
 	return strings.Join(parts, " AND ")
 }
 
-// A time is read under the settings that name the row: a trigger can have left others in the session.
+// keyValue is one part of it. A time is read under the settings that name the row: a trigger can have left others in the session.
 func keyValue(t *table, i, first int) string {
 	switch typ := t.keyTypes[i]; typ {
 	case "date", "timestamp without time zone", "timestamp with time zone", "time with time zone":
@@ -98,7 +99,7 @@ func putSQL(t *table, w fence.RowWrite, first int, where string) string {
 	cols := settableIn(t, w.Columns)
 	var left []column
 	for _, c := range t.columns {
-		if c.settable && !t.isKey(c.name) && !contains(cols, c.name) {
+		if c.settable && !t.isKey(c.name) && !slices.Contains(cols, c) {
 			left = append(left, c)
 		}
 	}
@@ -168,13 +169,4 @@ func settableIn(t *table, names []string) []column {
 		}
 	}
 	return cols
-}
-
-func contains(cols []column, name string) bool {
-	for _, c := range cols {
-		if c.name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,9 @@ import (
 
 // Config says how the store talks to PostgreSQL.
 type Config struct {
-	// URL is a PostgreSQL connection string, as URL or keywords.
+	// URL is a PostgreSQL connection string, as URL or keywords. Required.
 	URL string
-	// MaxConns bounds the pool. Defaults to pgxpool's own choice, at least 16.
+	// MaxConns bounds the pool. Defaults to what the URL or pgxpool says, at least 16.
 	MaxConns int32
 	// LockTimeout bounds every wait for a lock. Defaults to 5 s.
 	LockTimeout time.Duration
@@ -31,18 +32,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.LockTimeout == 0 {
-		c.LockTimeout = 5 * time.Second
-	}
-	if c.StatementTimeout == 0 {
-		c.StatementTimeout = max(10*time.Second, 2*c.LockTimeout)
-	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = 2 * time.Second
-	}
-	if c.TableTTL == 0 {
-		c.TableTTL = 5 * time.Second
-	}
+	c.LockTimeout = cmp.Or(c.LockTimeout, 5*time.Second)
+	c.StatementTimeout = cmp.Or(c.StatementTimeout, max(10*time.Second, 2*c.LockTimeout))
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
+	c.TableTTL = cmp.Or(c.TableTTL, 5*time.Second)
 	return c
 }
 
@@ -109,7 +102,7 @@ func sessionSettings(cfg Config) map[string]string {
 		"lock_timeout":                        ms(cfg.LockTimeout),
 		"statement_timeout":                   ms(cfg.StatementTimeout),
 		"idle_in_transaction_session_timeout": ms(cfg.LockTimeout),
-		// A peer that has vanished is noticed within half a minute (on TCP), and its locks are free.
+		// A peer that has vanished is noticed within half a minute (on TCP), and its locks are freed.
 		"tcp_keepalives_idle":     "10",
 		"tcp_keepalives_interval": "5",
 		"tcp_keepalives_count":    "4",
@@ -174,6 +167,18 @@ func (s *Store) query(ctx context.Context, sql string, args []any, dest ...any) 
 	}
 	defer conn.Release()
 	err = conn.QueryRow(ctx, sql, args...).Scan(dest...)
+	discardIfAltered(ctx, conn, err)
+	return classify(err)
+}
+
+// exec runs a statement that is a transaction of its own and whose rows do not matter.
+func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	_, err = conn.Exec(ctx, sql, args...)
 	discardIfAltered(ctx, conn, err)
 	return classify(err)
 }

@@ -99,7 +99,7 @@ func deref[T any](p *T) (zero T) {
 	return *p
 }
 
-// tokenArg, principalArg and digestArg are SQL arguments: null where nothing was given.
+// tokenArg, digestArg and tokensArg are SQL arguments: null where nothing was given.
 func tokenArg(t fence.Token) *int64 {
 	if t == 0 {
 		return nil
