@@ -159,7 +159,7 @@ func TestGrantEndedWhileItIsCertifiedDropsTheLease(t *testing.T) {
 		if _, err := r.truth.Certify(ctx, c); err != nil {
 			return nil, err
 		}
-		if _, err := r.truth.End(ctx, c.Lease, lease.GrantRef{Newest: true}, fence.EndBroken); err != nil {
+		if _, err := r.truth.End(ctx, c.Lease, fence.GrantRef{Newest: true}, fence.EndBroken); err != nil {
 			return nil, err
 		}
 		return r.truth.Certify(ctx, c)

@@ -98,14 +98,14 @@ func (r Ref) check() error {
 	if err := checkName(r.Name); err != nil {
 		return err
 	}
-	// An empty id must not reach a GrantRef, where it would let another property count.
+	// An empty id must not reach a fence.GrantRef, where it would let another property count.
 	if r.ID == "" {
 		return invalid("id", "the grant's id is missing")
 	}
 	return nil
 }
 
-func (r Ref) grant() GrantRef { return GrantRef{ID: r.ID, Principal: r.Principal} }
+func (r Ref) grant() fence.GrantRef { return fence.GrantRef{ID: r.ID, Principal: r.Principal} }
 
 func invalid(field, format string, args ...any) error {
 	return fence.Errorf(fence.CodeInvalidRequest, format, args...).In(field)

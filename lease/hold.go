@@ -94,14 +94,14 @@ func (m *Manager) Break(ctx context.Context, name, reason string) error {
 	if reason != "" {
 		why += ": " + reason
 	}
-	err := m.finish(ctx, name, GrantRef{Newest: true}, why)
+	err := m.finish(ctx, name, fence.GrantRef{Newest: true}, why)
 	if fence.CodeOf(err) == fence.CodeLeaseLost {
 		return notHeld(name)
 	}
 	return err
 }
 
-func (m *Manager) finish(ctx context.Context, name string, by GrantRef, why string) error {
+func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, why string) error {
 	ctx, cancel := m.cleanup(ctx)
 	defer cancel()
 	g, err := m.end(ctx, name, by, why)

@@ -140,7 +140,7 @@ func TestInspect(t *testing.T) {
 	if err != nil || got.ID != "" || got.First() != h.First() || got.Holder != "worker-a" || got.Remaining <= 20*time.Second {
 		t.Fatalf("inspected %+v, %v", got, err)
 	}
-	if _, err := r.truth.End(t.Context(), "inspect", lease.GrantRef{Newest: true}, fence.EndBroken); err != nil {
+	if _, err := r.truth.End(t.Context(), "inspect", fence.GrantRef{Newest: true}, fence.EndBroken); err != nil {
 		t.Fatal(err)
 	}
 	got, err = r.Inspect(t.Context(), "inspect")

@@ -14,7 +14,7 @@ type Ledger interface {
 	Newest(ctx context.Context, lease string) (*fence.Grant, error)
 	// Held returns the newest grant, without its ID, if it is the one that by names and has not ended, else
 	// CodeLeaseLost. It changes nothing.
-	Held(ctx context.Context, lease string, by GrantRef) (*fence.Grant, error)
+	Held(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error)
 	// Certify makes the certificate's acquire the newest grant and returns it with its ID. When the newest grant
 	// carries this acquire already it is returned as it is; if it has ended, CodeGrantEnded; if it was asked for
 	// with another holder or TTL, CodeInvalidRequest. It returns fence.ErrVoid when the newest grant's first token
@@ -22,13 +22,11 @@ type Ledger interface {
 	Certify(ctx context.Context, c fence.Certificate) (*fence.Grant, error)
 	// End ends the newest grant if it is the one that by names, and returns it. A grant that has ended already
 	// is returned as it is. CodeLeaseLost when another grant, or none, is the newest.
-	End(ctx context.Context, lease string, by GrantRef, why string) (*fence.Grant, error)
-	// More adds a block to the newest grant if it is the one that by names and has not ended, else CodeLeaseLost.
-	More(ctx context.Context, lease string, by GrantRef) (*fence.Grant, error)
+	End(ctx context.Context, lease string, by fence.GrantRef, why string) (*fence.Grant, error)
+	// More adds a block to the newest grant if it is the one that by names and has not ended, else CodeLeaseLost. It
+	// returns the grant without its ID.
+	More(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error)
 }
-
-// GrantRef names a grant by one of its properties. The first that is set counts.
-type GrantRef = fence.GrantRef
 
 // Locker keeps leases: names that at most one value holds at a time, for a bounded time. It is advisory and may
 // lose its data; the ledger makes up for it. Every method returns CodeUnavailable when it cannot reach its server

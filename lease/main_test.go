@@ -157,7 +157,7 @@ func (l *faultyLedger) Certify(ctx context.Context, c fence.Certificate) (*fence
 	return l.Ledger.Certify(ctx, c)
 }
 
-func (l *faultyLedger) End(ctx context.Context, name string, by lease.GrantRef, why string) (*fence.Grant, error) {
+func (l *faultyLedger) End(ctx context.Context, name string, by fence.GrantRef, why string) (*fence.Grant, error) {
 	if l.end != nil {
 		if err := l.end(why); err != nil {
 			return nil, err
@@ -166,7 +166,7 @@ func (l *faultyLedger) End(ctx context.Context, name string, by lease.GrantRef, 
 	return l.Ledger.End(ctx, name, by, why)
 }
 
-func (l *faultyLedger) Held(ctx context.Context, name string, by lease.GrantRef) (*fence.Grant, error) {
+func (l *faultyLedger) Held(ctx context.Context, name string, by fence.GrantRef) (*fence.Grant, error) {
 	if l.held != nil {
 		l.held()
 	}

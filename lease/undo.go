@@ -34,7 +34,7 @@ func (a *acquire) abandon(ctx context.Context) {
 	if a.granted || !a.generated {
 		ctx, cancel := a.m.cleanup(ctx)
 		defer cancel()
-		_, err := a.m.end(ctx, a.cert.Lease, GrantRef{Acquire: a.cert.Acquire}, fence.EndAbandoned)
+		_, err := a.m.end(ctx, a.cert.Lease, fence.GrantRef{Acquire: a.cert.Acquire}, fence.EndAbandoned)
 		if err != nil && fence.CodeOf(err) != fence.CodeLeaseLost && !a.generated {
 			return
 		}

@@ -94,7 +94,6 @@ CREATE TABLE fence.protected (
     template    text   NOT NULL,
     key_columns text[] NOT NULL DEFAULT '{}',
     key_types   text[] NOT NULL DEFAULT '{}',
-    options     jsonb  NOT NULL DEFAULT '{}',
     version     bigint NOT NULL DEFAULT nextval('fence.binding_versions'),
     PRIMARY KEY (kind, name, prefix)
 );

@@ -239,7 +239,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION fence.limit_timeouts() RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
-    v_limit constant integer := 4000;  -- ms; less than the gateway's lock timeout, so that the next grant only waits
+    v_limit constant integer := 4000;  -- ms; less than the gateway's default lock timeout, so that the next grant only waits
     v_name  text;
 BEGIN
     FOREACH v_name IN ARRAY ARRAY['lock_timeout', 'idle_in_transaction_session_timeout'] LOOP

@@ -23,10 +23,10 @@ type CollectorConfig struct {
 	// Grace is how long a blob is kept after the last thing that referred to it is gone. It must be longer than
 	// UploadLimit and DownloadLimit. Defaults to 24 h.
 	Grace time.Duration
-	// UploadLimit is the longest time that any gateway of this ledger gives to an upload. Defaults to 12 h.
+	// UploadLimit is the longest time that any gateway of this ledger gives to an upload. Defaults to 1 h.
 	UploadLimit time.Duration
 	// DownloadLimit is the longest time for which any gateway, or a URL it signed, gives a blob to a reader.
-	// Defaults to 12 h.
+	// Defaults to 1 h.
 	DownloadLimit time.Duration
 	// Log receives the errors of Run's passes. Defaults to slog.Default().
 	Log *slog.Logger

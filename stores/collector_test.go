@@ -35,9 +35,9 @@ const day = 24 * time.Hour
 func TestSweepDeletesOnlyOldGarbage(t *testing.T) {
 	l, m := newLedger(), newMemory()
 	for id, b := range map[string]*intent{
-		"pending-young":  {state: "pending", age: 12 * time.Hour},
-		"pending-margin": {state: "pending", age: 12*time.Hour + 15*time.Second},
-		"pending-stale":  {state: "pending", age: 14 * time.Hour},
+		"pending-young":  {state: "pending", age: time.Hour},
+		"pending-margin": {state: "pending", age: time.Hour + 15*time.Second},
+		"pending-stale":  {state: "pending", age: 2 * time.Hour},
 		"committed":      {state: "committed", age: 100 * day},
 		"garbage-young":  {state: "garbage", age: day - time.Second},
 		"garbage-old":    {state: "garbage", age: day + time.Second},
@@ -149,7 +149,7 @@ func TestGraceMustExceedTheLimits(t *testing.T) {
 	for name, cfg := range map[string]stores.CollectorConfig{
 		"BelowTheUploadLimit":   {Grace: time.Hour, UploadLimit: 2 * time.Hour, DownloadLimit: time.Minute},
 		"BelowTheDownloadLimit": {Grace: time.Hour, UploadLimit: time.Minute, DownloadLimit: time.Hour},
-		"BelowTheDefaultLimits": {Grace: 12 * time.Hour},
+		"BelowTheDefaultLimits": {Grace: time.Hour},
 		"NegativeInterval":      {Interval: -1},
 		"NegativeUploadLimit":   {UploadLimit: -1},
 		"NegativeDownloadLimit": {DownloadLimit: -1},

@@ -14,22 +14,22 @@ import (
 
 // ObjectsConfig tunes Objects.
 type ObjectsConfig struct {
-	// MaxSize is the length in bytes of the longest body. Defaults to 64 GiB.
+	// MaxSize is the length in bytes of the longest body. Defaults to 5 GiB.
 	MaxSize int64
-	// UploadLimit is how long storing one body may take. Defaults to 12 h.
+	// UploadLimit is how long storing one body may take. Defaults to 1 h.
 	UploadLimit time.Duration
-	// DownloadLimit is how long reading one body may take. Defaults to 12 h.
+	// DownloadLimit is how long reading one body may take. Defaults to 1 h.
 	DownloadLimit time.Duration
 }
 
 // The bounds that the collector's grace period is held against.
 const (
-	defaultUploadLimit   = 12 * time.Hour
-	defaultDownloadLimit = 12 * time.Hour
+	defaultUploadLimit   = time.Hour
+	defaultDownloadLimit = time.Hour
 )
 
 const (
-	defaultMaxSize = 64 << 30
+	defaultMaxSize = 5 << 30
 
 	// abortTimeout bounds giving up an intent after a write came to nothing. When it does not succeed in time the
 	// collector does it later.

@@ -14,6 +14,13 @@ import (
 	"github.com/fencegate/fencegate/lease"
 )
 
+// What the private gateway has; the same as the defaults of demoCmd's flags.
+const (
+	demoRow    = "wallets/42"
+	demoColumn = "balance"
+	demoBucket = "reports"
+)
+
 type demoCmd struct {
 	URL    string        `name:"url" env:"FENCEGATE_DEMO_URL" placeholder:"URL" help:"Play the fenced part against this gateway instead of a private one."`
 	Auth   string        `name:"auth" env:"FENCEGATE_AUTH_TOKEN" placeholder:"TOKEN" help:"Bearer token for --url."`
@@ -35,6 +42,9 @@ should: the late write lost the update without fencing and was refused with it.`
 func (c *demoCmd) Run(std *streams, rc *runContext) error {
 	if c.TTL < lease.MinTTL {
 		return fmt.Errorf("--ttl must be at least %v", lease.MinTTL)
+	}
+	if c.URL == "" && (c.Row != demoRow || c.Column != demoColumn || c.Bucket != demoBucket) {
+		return errors.New("--row, --column and --bucket go with --url: the private gateway has its own")
 	}
 	self, err := os.Executable()
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"github.com/fencegate/fencegate/gateway"
 )
 
-// drainTimeout bounds how long requests that are under way may take once the program was told to stop.
-const drainTimeout = 10 * time.Second
+// drainTimeout bounds how long requests that are under way may take once the program was told to stop. It is longer
+// than a write may take (gateway.Config.WriteTimeout).
+const drainTimeout = 30 * time.Second
 
 // listenLoopback listens on a loopback address: without authentication nobody else may reach the gateway.
 func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {

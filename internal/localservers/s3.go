@@ -36,7 +36,7 @@ type S3 struct {
 }
 
 // StartS3 starts the versitygw of a folder on a free loopback port and returns when it answers. Without the program
-// the error is a *MissingError. The context bounds the start only.
+// the error says how to build it. The context bounds the start only.
 func StartS3(ctx context.Context, c S3Config) (*S3, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -44,7 +44,7 @@ func StartS3(ctx context.Context, c S3Config) (*S3, error) {
 	if c.Program == "" {
 		program, err := exec.LookPath("versitygw")
 		if err != nil {
-			return nil, &MissingError{Program: "versitygw", Apt: "versitygw (or: make tools)", Homebrew: "versitygw"}
+			return nil, errors.New("versitygw is not installed: run make tools")
 		}
 		c.Program = program
 	}

@@ -60,7 +60,7 @@ func (l *Ledger) Newest(ctx context.Context, name string) (*fence.Grant, error) 
 }
 
 // Held implements lease.Ledger.
-func (l *Ledger) Held(ctx context.Context, name string, by lease.GrantRef) (*fence.Grant, error) {
+func (l *Ledger) Held(ctx context.Context, name string, by fence.GrantRef) (*fence.Grant, error) {
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (l *Ledger) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant
 }
 
 // End implements lease.Ledger.
-func (l *Ledger) End(ctx context.Context, name string, by lease.GrantRef, why string) (*fence.Grant, error) {
+func (l *Ledger) End(ctx context.Context, name string, by fence.GrantRef, why string) (*fence.Grant, error) {
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (l *Ledger) End(ctx context.Context, name string, by lease.GrantRef, why st
 }
 
 // More implements lease.Ledger.
-func (l *Ledger) More(ctx context.Context, name string, by lease.GrantRef) (*fence.Grant, error) {
+func (l *Ledger) More(ctx context.Context, name string, by fence.GrantRef) (*fence.Grant, error) {
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (l *Ledger) id(c fence.Certificate, first fence.Token) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-func names(by lease.GrantRef, g *fence.Grant) bool {
+func names(by fence.GrantRef, g *fence.Grant) bool {
 	switch {
 	case g == nil:
 		return false

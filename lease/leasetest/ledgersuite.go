@@ -71,7 +71,7 @@ func testNeverGranted(t *testing.T, l ledgerTest) {
 	if g != nil || err != nil {
 		t.Fatalf("newest: %+v, %v; want nothing", g, err)
 	}
-	for _, by := range []lease.GrantRef{{Newest: true}, {ID: "x", Principal: "p"}, {Acquire: fence.DigestOf("x")}, {}} {
+	for _, by := range []fence.GrantRef{{Newest: true}, {ID: "x", Principal: "p"}, {Acquire: fence.DigestOf("x")}, {}} {
 		_, err = l.Held(t.Context(), "never", by)
 		l.code("held", err, fence.CodeLeaseLost)
 		_, err = l.End(t.Context(), "never", by, fence.EndBroken)
@@ -122,7 +122,7 @@ func testSameAcquire(t *testing.T, l ledgerTest) {
 	_, err = l.Certify(t.Context(), other)
 	l.code("another ttl", err, fence.CodeInvalidRequest)
 
-	if _, err := l.End(t.Context(), c.Lease, lease.GrantRef{ID: g.ID, Principal: c.Principal}, fence.EndReleased); err != nil {
+	if _, err := l.End(t.Context(), c.Lease, fence.GrantRef{ID: g.ID, Principal: c.Principal}, fence.EndReleased); err != nil {
 		t.Fatal(err)
 	}
 	_, err = l.Certify(t.Context(), c)
@@ -149,7 +149,7 @@ func testVoid(t *testing.T, l ledgerTest) {
 
 func testEnd(t *testing.T, l ledgerTest) {
 	g := l.certify(certificate("end", "a", 0))
-	by := lease.GrantRef{ID: g.ID, Principal: g.Principal}
+	by := fence.GrantRef{ID: g.ID, Principal: g.Principal}
 	for _, why := range []string{fence.EndReleased, fence.EndBroken} {
 		ended, err := l.End(t.Context(), g.Lease, by, why)
 		if err != nil || ended.Ended != fence.EndReleased || ended.Acquire != g.Acquire {
@@ -169,7 +169,7 @@ func testEnd(t *testing.T, l ledgerTest) {
 func testNamed(t *testing.T, l ledgerTest) {
 	a := l.certify(certificate("named", "a", 0))
 	b := l.certify(certificate("named", "b", a.First()))
-	for what, by := range map[string]lease.GrantRef{
+	for what, by := range map[string]fence.GrantRef{
 		"an older id":       {ID: a.ID, Principal: a.Principal},
 		"an older acquire":  {Acquire: a.Acquire},
 		"another principal": {ID: b.ID, Principal: a.Principal},
@@ -184,7 +184,7 @@ func testNamed(t *testing.T, l ledgerTest) {
 		_, err = l.End(t.Context(), "named", by, fence.EndBroken)
 		l.code("end by "+what, err, fence.CodeLeaseLost)
 	}
-	for what, by := range map[string]lease.GrantRef{
+	for what, by := range map[string]fence.GrantRef{
 		"id": {ID: b.ID, Principal: b.Principal}, "acquire": {Acquire: b.Acquire}, "newest": {Newest: true},
 	} {
 		got, err := l.Held(t.Context(), "named", by)
@@ -198,7 +198,7 @@ func testMore(t *testing.T, l ledgerTest) {
 	g := l.certify(certificate("more", "a", 0))
 	l.certify(certificate("more/between", "b", 0))
 	for n := range 2 {
-		got, err := l.More(t.Context(), "more", lease.GrantRef{ID: g.ID, Principal: g.Principal})
+		got, err := l.More(t.Context(), "more", fence.GrantRef{ID: g.ID, Principal: g.Principal})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,8 +2,11 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -19,5 +22,27 @@ import (
 func Admit(ctx context.Context, tx pgx.Tx, relation, key string, token fence.Token) (string, error) {
 	var resource string
 	err := tx.QueryRow(ctx, "SELECT fence.admit($1, $2, $3)", relation, key, int64(token)).Scan(&resource)
-	return resource, classify(err)
+	err = classify(err)
+	var e *fence.Error
+	if errors.As(err, &e) {
+		e.Token = token
+		addDetail(e)
+	}
+	return resource, err
+}
+
+// addDetail reads what fence.admit says of a refusal beside its message.
+func addDetail(e *fence.Error) {
+	var (
+		pg     *pgconn.PgError
+		detail struct {
+			Resource, Lease string
+			Mark            fence.Token
+			First           fence.Token `json:"first_token"`
+		}
+	)
+	if errors.As(e, &pg) && json.Unmarshal([]byte(pg.Detail), &detail) == nil && detail.Resource != "" {
+		e.Lease, e.First = detail.Lease, detail.First
+		e.State = &fence.State{Resource: detail.Resource, Lease: detail.Lease, Mark: detail.Mark}
+	}
 }

@@ -56,7 +56,10 @@ func TestAdmit(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := admit(t, c.key, c.token)
-			wantCode(t, err, c.want)
+			e := wantCode(t, err, c.want)
+			if c.want == fence.CodeStaleToken && (e.State == nil || e.State.Mark != g.First()+5 || e.Lease != "wallet:42" || e.First != g.First()) {
+				t.Errorf("%+v", e)
+			}
 		})
 	}
 	t.Run("NotProtected", func(t *testing.T) {

@@ -92,12 +92,7 @@ func (s *Store) End(ctx context.Context, lease string, by fence.GrantRef, why st
 // More adds a block of tokens to the newest grant if by names it and it has not ended.
 func (s *Store) More(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error) {
 	id, principal, acquire := refArgs(by)
-	g, err := s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4) g", id, principal, acquire)
-	if err != nil {
-		return nil, err
-	}
-	g.ID = by.ID
-	return g, nil
+	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4) g", id, principal, acquire)
 }
 
 // runner is Store.read or Store.query.
