@@ -26,9 +26,12 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 // sees the refusal and not a broken pipe. A client that waits for 100 Continue is not asked for its body. The
 // deadline stays for what net/http reads afterwards.
 func (g *Gateway) drain(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody || r.Header.Get("Expect") != "" {
+	if r.Body == nil || r.Body == http.NoBody {
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(drainTime, g.cfg.WriteTimeout)))
+	if r.Header.Get("Expect") != "" {
+		return
+	}
 	_, _ = io.CopyN(io.Discard, r.Body, drainBytes)
 }

@@ -40,6 +40,9 @@ func findPostgres(ctx context.Context, major int) (postgresBinaries, error) {
 	var seen []string
 	for _, folder := range postgresFolders() {
 		b, ok := postgresIn(ctx, folder)
+		if ctx.Err() != nil {
+			return postgresBinaries{}, ctx.Err()
+		}
 		if !ok {
 			continue
 		}

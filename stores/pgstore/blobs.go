@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -38,19 +39,17 @@ func (s *Store) AbortStale(ctx context.Context, age time.Duration, limit int) (i
 // Collectable returns blobs that nothing refers to and that have been garbage or aborted, or deleted once, for longer
 // than grace by the ledger's clock. Neither state is ever left for another, so what it returns stays collectable.
 func (s *Store) Collectable(ctx context.Context, grace time.Duration, limit int) ([]fence.Garbage, error) {
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Release()
-	rows, err := conn.Query(ctx, `SELECT b.id::text, b.bucket, b.deletions::int FROM fence.blobs b
+	var list []fence.Garbage
+	err := s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
+		rows, err := conn.Query(ctx, `SELECT b.id::text, b.bucket, b.deletions::int FROM fence.blobs b
 		WHERE b.state IN ('garbage', 'aborted') AND b.state_at < now() - $1::interval
 		  AND NOT EXISTS (SELECT 1 FROM fence.objects o WHERE o.blob = b.id)
 		ORDER BY b.state_at LIMIT $2 FOR UPDATE OF b SKIP LOCKED`, grace, limit)
-	if err != nil {
-		return nil, classifyRead(err)
-	}
-	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[fence.Garbage])
+		if err == nil {
+			list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[fence.Garbage])
+		}
+		return err
+	})
 	return list, classifyRead(err)
 }
 

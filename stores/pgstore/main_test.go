@@ -24,7 +24,11 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	url := testenv.Database(t)
+	return newWorldAt(t, testenv.Database(t))
+}
+
+func newWorldAt(t testing.TB, url string) *world {
+	t.Helper()
 	ctx := t.Context()
 	if _, err := pgstore.Migrate(ctx, url); err != nil {
 		t.Fatal(err)

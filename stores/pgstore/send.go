@@ -4,23 +4,20 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // send runs a batch as one implicit transaction: one Sync, so that all of it commits or none. read reads the results;
 // they count only once the Sync has been answered.
 func (s *Store) send(ctx context.Context, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	results := conn.SendBatch(ctx, batch)
-	readErr := read(results)
-	// A deferred constraint fails here.
-	closeErr := results.Close()
-	if readErr == nil {
-		readErr = closeErr
-	}
-	discardIfAltered(ctx, conn, readErr)
-	return classify(readErr)
+	return s.transact(ctx, s.writes, func(ctx context.Context, conn *pgxpool.Conn) error {
+		results := conn.SendBatch(ctx, batch)
+		readErr := read(results)
+		// A deferred constraint fails here.
+		closeErr := results.Close()
+		if readErr != nil {
+			return readErr
+		}
+		return closeErr
+	})
 }

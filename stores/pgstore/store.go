@@ -10,8 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/fencegate/fencegate/fence"
+	"golang.org/x/sync/semaphore"
 )
 
 // Config says how the store talks to PostgreSQL.
@@ -24,6 +23,9 @@ type Config struct {
 	LockTimeout time.Duration
 	// StatementTimeout bounds every statement. Defaults to 10 s, or twice the LockTimeout if that is more.
 	StatementTimeout time.Duration
+	// ReadTimeout bounds every read. Defaults to 3 s. It and the next are kept on this side: a server that is frozen
+	// keeps no timeout of its own.
+	ReadTimeout time.Duration
 	// ConnectTimeout bounds the making of a connection and the wait for a free one. Defaults to 2 s.
 	ConnectTimeout time.Duration
 	// TableTTL is how long the description of a table is believed without asking again. Defaults to 5 s. A stale
@@ -34,6 +36,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.LockTimeout = cmp.Or(c.LockTimeout, 5*time.Second)
 	c.StatementTimeout = cmp.Or(c.StatementTimeout, max(10*time.Second, 2*c.LockTimeout))
+	c.ReadTimeout = cmp.Or(c.ReadTimeout, 3*time.Second)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
 	c.TableTTL = cmp.Or(c.TableTTL, 5*time.Second)
 	return c
@@ -54,6 +57,8 @@ type Store struct {
 	pool   *pgxpool.Pool
 	tables *tableCache
 	cfg    Config
+	// Writes and grants wait for locks. Each has its share of the connections, and reads find the rest.
+	writes, grants *semaphore.Weighted
 }
 
 // Open makes a store. It does not connect yet: a database that is down is an error of each call, not of Open.
@@ -81,6 +86,7 @@ func Open(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
 	s := &Store{pool: pool, cfg: cfg}
+	s.writes, s.grants = semaphore.NewWeighted(max(1, int64(pc.MaxConns)*5/8)), semaphore.NewWeighted(max(1, int64(pc.MaxConns)/4))
 	s.tables = newTableCache(cfg.TableTTL, s.describeTable)
 	return s, nil
 }
@@ -133,14 +139,6 @@ func sessionIntact(conn *pgx.Conn) bool {
 	return pg.ParameterStatus("TimeZone") == "UTC" && pg.ParameterStatus("DateStyle") == "ISO, YMD" && pg.ParameterStatus("IntervalStyle") == "postgres"
 }
 
-// discardIfAltered closes a connection whose isolation is not the pinned one any more: the pool makes a new one, and
-// the transaction, which was refused for it, is tried again.
-func discardIfAltered(ctx context.Context, conn *pgxpool.Conn, err error) {
-	if sqlState(err) == stateIsolation {
-		_ = conn.Conn().Close(ctx)
-	}
-}
-
 // Ready reports whether the ledger answers.
 func (s *Store) Ready(ctx context.Context) error {
 	_, err := s.LedgerID(ctx)
@@ -152,48 +150,4 @@ func (s *Store) LedgerID(ctx context.Context) (string, error) {
 	var id string
 	err := s.read(ctx, "SELECT ledger_id::text FROM fence.settings", nil, &id)
 	return id, err
-}
-
-// read runs a statement that changes nothing and returns one row.
-func (s *Store) read(ctx context.Context, sql string, args []any, dest ...any) error {
-	return classifyRead(s.query(ctx, sql, args, dest...))
-}
-
-// query runs a statement that is a transaction of its own and returns one row.
-func (s *Store) query(ctx context.Context, sql string, args []any, dest ...any) error {
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	err = conn.QueryRow(ctx, sql, args...).Scan(dest...)
-	discardIfAltered(ctx, conn, err)
-	return classify(err)
-}
-
-// exec runs a statement that is a transaction of its own and whose rows do not matter.
-func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
-	conn, err := s.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Release()
-	_, err = conn.Exec(ctx, sql, args...)
-	discardIfAltered(ctx, conn, err)
-	return classify(err)
-}
-
-// acquire takes a connection, waiting no longer than the connect timeout: a database that is down, or a pool that
-// is exhausted, is reported soon.
-func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	waiting, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
-	defer cancel()
-	conn, err := s.pool.Acquire(waiting)
-	switch {
-	case err == nil:
-		return conn, nil
-	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.pool.Stat().AcquiredConns() >= s.pool.Config().MaxConns:
-		return nil, fence.Wrap(fence.CodeOverloaded, err, "every database connection is busy")
-	}
-	return nil, fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
 }

@@ -1,0 +1,77 @@
+package pgstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// read runs a statement that changes nothing and returns one row.
+func (s *Store) read(ctx context.Context, sql string, args []any, dest ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
+	defer cancel()
+	return classifyRead(s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(dest...) }))
+}
+
+// query runs a statement that is a transaction of its own and returns one row.
+func (s *Store) query(ctx context.Context, sql string, args []any, dest ...any) error {
+	return s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
+		return conn.QueryRow(ctx, sql, args...).Scan(dest...)
+	})
+}
+
+// exec runs a statement that is a transaction of its own and whose rows do not matter.
+func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
+	return s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
+		_, err := conn.Exec(ctx, sql, args...)
+		return err
+	})
+}
+
+// transact runs a transaction within its share of the connections, and within a time that outlasts the server's own
+// statement timeout.
+func (s *Store) transact(ctx context.Context, share *semaphore.Weighted, f func(context.Context, *pgxpool.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.StatementTimeout+s.cfg.ConnectTimeout)
+	defer cancel()
+	waiting, stop := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer stop()
+	if err := share.Acquire(waiting, 1); err != nil {
+		return fence.Wrap(fence.CodeOverloaded, err, "as many others as may wait for a lock do so already")
+	}
+	defer share.Release(1)
+	return s.withConn(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
+}
+
+// withConn lends a connection to f and classifies its error. A connection whose isolation is not the pinned one any more
+// is closed: the pool makes a new one, and the transaction, which was refused for it, is tried again.
+func (s *Store) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error {
+	conn, err := s.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	err = f(conn)
+	if sqlState(err) == stateIsolation {
+		_ = conn.Conn().Close(ctx)
+	}
+	return classify(err)
+}
+
+// acquire takes a connection, waiting no longer than the connect timeout: a database that is down, or a pool that
+// is exhausted, is reported soon.
+func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	waiting, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(waiting)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.pool.Stat().AcquiredConns() >= s.pool.Config().MaxConns:
+		return nil, fence.Wrap(fence.CodeOverloaded, err, "every database connection is busy")
+	}
+	return nil, fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
+}
