@@ -20,7 +20,7 @@ import (
 // committed write raises, read when the call returned and again when all writes have ended.
 func TestSealedAtGrant(t *testing.T) {
 	w := newWorld(t)
-	rounds := 1500
+	rounds := 3000
 	if testing.Short() {
 		rounds = 150
 	}
