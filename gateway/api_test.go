@@ -29,10 +29,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // api is a gateway on a server of its own.
 type api struct {
-	t      *testing.T
-	url    string
-	client *http.Client
-	log    *logBuffer
+	t       *testing.T
+	url     string
+	client  *http.Client
+	log     *logBuffer
+	gateway *gateway.Gateway
 }
 
 type logBuffer struct {
@@ -78,7 +79,7 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	s.Config = gateway.NewServer(g, gateway.ServerConfig{Log: logger})
 	s.Start()
 	t.Cleanup(s.Close)
-	return &api{t, s.URL, s.Client(), log}
+	return &api{t, s.URL, s.Client(), log, g}
 }
 
 type answer struct {

@@ -100,6 +100,9 @@ func (c Config) validate() error {
 type Gateway struct {
 	cfg Config
 	mux http.Handler
+	// draining is done once Drain was called.
+	draining    context.Context
+	stopWaiting context.CancelFunc
 }
 
 // New makes a gateway.
@@ -109,8 +112,20 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{cfg: cfg}
+	g.draining, g.stopWaiting = context.WithCancel(context.Background())
 	g.mux = g.routes()
 	return g, nil
+}
+
+// Drain makes acquires that wait give up at once, with a refusal that may be retried elsewhere; everything else goes on.
+// It is called before the server is shut down.
+func (g *Gateway) Drain() { g.stopWaiting() }
+
+// untilDrained is the context of a call that waits: the client's, ended by Drain too.
+func (g *Gateway) untilDrained(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(g.draining, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // ServeHTTP serves the API below / (/v1, /livez, /readyz).

@@ -54,7 +54,9 @@ func (g *Gateway) acquire(w http.ResponseWriter, r *http.Request, name string) e
 	if n := len(req.AcquireID); given && n == 0 || n > fence.MaxAcquireID {
 		return fence.Errorf(fence.CodeInvalidRequest, "acquire_id has 1 to %d bytes", fence.MaxAcquireID).In("acquire_id")
 	}
-	held, err := g.cfg.Leases.Acquire(r.Context(), req)
+	ctx, cancel := g.untilDrained(r)
+	defer cancel()
+	held, err := g.cfg.Leases.Acquire(ctx, req)
 	if err != nil {
 		return about(name, err)
 	}

@@ -165,3 +165,29 @@ func TestAcquirePassesWhatWasAskedAndEndsWithItsClient(t *testing.T) {
 		t.Fatal("the waiter was not told that its client left")
 	}
 }
+
+// waiter is a Leases whose Acquire waits until it is told to stop.
+type waiter struct {
+	gateway.Leases
+	waiting chan struct{}
+}
+
+func (w waiter) Acquire(ctx context.Context, _ lease.Request) (*lease.Held, error) {
+	close(w.waiting)
+	<-ctx.Done()
+	return nil, fence.Wrap(fence.CodeUnavailable, ctx.Err(), "the caller went away")
+}
+
+func TestDrainEndsAcquiresThatWait(t *testing.T) {
+	waiting := make(chan struct{})
+	a := serve(t, func(c *gateway.Config) { c.Leases = waiter{c.Leases, waiting} })
+	go func() {
+		<-waiting
+		a.gateway.Drain()
+	}()
+	got := a.want(503, "POST", "/v1/leases/a", `{"wait":"1m"}`)
+	if p := got.problem(t); p.Code != "unavailable" || !p.Retryable || got.Header.Get("Retry-After") == "" {
+		t.Fatal(got.text)
+	}
+	a.want(404, "GET", "/v1/leases/a", "")
+}

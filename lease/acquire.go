@@ -220,7 +220,7 @@ func (a *acquire) contention(voids int, cause error) error {
 }
 
 func (a *acquire) cancelled(cause error) error {
-	e := fence.Wrap(fence.CodeUnavailable, cause, "the caller went away before lease %s was granted", a.cert.Lease)
+	e := fence.Wrap(fence.CodeUnavailable, cause, "the acquire was given up before lease %s was granted", a.cert.Lease)
 	e.Lease = a.cert.Lease
 	return e
 }

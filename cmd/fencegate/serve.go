@@ -62,6 +62,7 @@ func serve(ctx context.Context, l net.Listener, a *assembly, limits limitFlags, 
 		stop(failed)
 	}
 	<-collected
+	a.Drain()
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	if err := srv.Shutdown(drain); err != nil {
