@@ -1,6 +1,7 @@
 package lease_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -31,5 +32,22 @@ func TestAnswers(t *testing.T) {
 	_, err = r.Renew(t.Context(), ref(h), 0)
 	if e := wantCode(t, err, fence.CodeLeaseLost); e.First != next.First() || e.Holder != "bob" {
 		t.Errorf("lost: %+v", e)
+	}
+}
+
+// A ledger that is too busy to answer a repeated acquire must not cost its first copy the grant.
+func TestOverloadedRepetitionLeavesTheGrant(t *testing.T) {
+	r := newRig(t)
+	q := lease.Request{Name: "busy", AcquireID: "1"}
+	h := r.acquire(q)
+	r.ledger.certify = func(context.Context, fence.Certificate) (*fence.Grant, error) {
+		return nil, fence.Errorf(fence.CodeOverloaded, "busy")
+	}
+	q.Principal = "alice"
+	_, err := r.Acquire(t.Context(), q)
+	wantCode(t, err, fence.CodeOverloaded)
+	r.ledger.certify = nil
+	if again := r.acquire(q); again.First() != h.First() || r.newest("busy").Ended != "" {
+		t.Errorf("the repetition got %d, the first %d", again.First(), h.First())
 	}
 }

@@ -17,7 +17,7 @@ func (a *acquire) undo(ctx context.Context, cause error) error {
 	case fence.CodeGrantEnded:
 		a.drop(ctx)
 		return cause
-	case fence.CodeUnavailable, fence.CodeOutcomeUnknown, fence.CodeInvalidRequest:
+	case fence.CodeUnavailable, fence.CodeOverloaded, fence.CodeOutcomeUnknown, fence.CodeInvalidRequest:
 		// Repeated, the acquire finds its lease. An invalid repetition must not cost its first copy the lease.
 		if !a.generated {
 			return cause

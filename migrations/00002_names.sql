@@ -1,6 +1,6 @@
 -- Names: one resource has one name, and one lease (I2 would mean nothing otherwise). The gateway and SQL callers
--- derive them by these functions only. Functions here without a search_path of their own are called by those that
--- have one (a setting costs time at each call); nobody but the ledger's owner may call them directly.
+-- derive them by these functions only. Functions without a search_path of their own are called by those that
+-- have one (a setting costs time at each call), or name pg_catalog where another function could be a better match.
 -- +goose Up
 
 -- Every step that locks or decides runs at READ COMMITTED: an older snapshot would let a sealed token in.
@@ -52,7 +52,7 @@ SET bytea_output = 'hex' SET extra_float_digits = 1 AS $$
 DECLARE
     v_text text;
 BEGIN
-    IF p_value ~* '^\s*(now|today|tomorrow|yesterday)\M' AND p_type ~ '^(date|time)' THEN
+    IF p_value ~* '(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])' AND p_type ~ '^(date|time|timestamp)( |$)' THEN
         RAISE EXCEPTION '% names another value at each moment', p_value USING ERRCODE = 'FG008';
     END IF;
     EXECUTE format('SELECT CAST($1 AS %s)::text', p_type) INTO v_text USING p_value;
@@ -71,7 +71,7 @@ BEGIN
         WHEN 'uuid'    THEN RETURN p_value::uuid::text;
         WHEN 'numeric' THEN RETURN trim_scale(p_value::numeric)::text;
         -- As in the row's JSON: without a mask that says nothing.
-        WHEN 'inet'    THEN RETURN format('%s', p_value::inet);
+        WHEN 'inet'    THEN RETURN pg_catalog.format('%s', p_value::inet);
         ELSE RETURN fence.canonical_setting(p_type, p_value);
     END CASE;
 END $$;

@@ -84,7 +84,7 @@ SET search_path = pg_catalog, pg_temp AS $$
      WHERE l.locktype = 'advisory' AND l.granted AND l.mode = 'ShareLock' AND l.objsubid = 1
        AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
        AND (l.classid::bigint << 32 | l.objid::bigint) = fence.lease_lock(p_lease)
-       AND a.wait_event_type = 'Client' AND a.xact_start < clock_timestamp() - p_after
+       AND a.wait_event_type = 'Client' AND a.state_change < clock_timestamp() - p_after
 $$;
 -- +goose StatementEnd
 

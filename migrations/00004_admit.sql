@@ -211,13 +211,13 @@ BEGIN
     IF p_token IS NULL OR p_token < 1 OR p_token > 999999999999999 THEN
         RAISE EXCEPTION 'invalid-token: a token has 1 to 15 digits' USING ERRCODE = 'FG009';
     END IF;
-    SELECT array_agg(fence.unescape(part) ORDER BY i) INTO v_parts
-      FROM unnest(string_to_array(p_key, ',')) WITH ORDINALITY parts(part, i);
     v_binding := fence.table_binding(v_table);
-    IF v_binding.version IS NULL THEN
-        RAISE EXCEPTION '% is not protected', v_table USING ERRCODE = 'FG007';
+    IF fence.as_protected(v_binding) IS NOT TRUE THEN
+        RAISE EXCEPTION '% is not protected, or its key was altered since: protect it again', v_table USING ERRCODE = 'FG007';
     END IF;
     BEGIN
+        SELECT array_agg(fence.unescape(part) ORDER BY i) INTO v_parts
+          FROM unnest(string_to_array(p_key, ',')) WITH ORDINALITY parts(part, i);
         PERFORM fence.row_name(v_binding, v_parts);
     EXCEPTION WHEN data_exception THEN
         RAISE EXCEPTION 'the key % cannot be read: %', left(p_key, 200), SQLERRM USING ERRCODE = 'FG008';

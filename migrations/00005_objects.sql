@@ -97,7 +97,7 @@ END $$;
 
 -- Hides the object of an admitted delete (FG010 when there is none). Returns null when nothing was admitted.
 -- +goose StatementBegin
-CREATE FUNCTION fence.delete_object(p_bucket text, p_key text, p_token bigint) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION fence.delete_object(p_bucket text, p_key text, p_token bigint, p_absent boolean) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_blob uuid;
@@ -106,6 +106,9 @@ BEGIN
         RETURN NULL;
     END IF;
     SELECT o.blob INTO v_blob FROM fence.objects o WHERE o.bucket = p_bucket AND o.key = p_key FOR UPDATE;
+    IF v_blob IS NOT NULL AND p_absent THEN
+        RAISE EXCEPTION 'the object does exist' USING ERRCODE = 'FG013';
+    END IF;
     IF v_blob IS NULL THEN
         RETURN fence.undo(0);
     END IF;

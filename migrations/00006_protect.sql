@@ -71,7 +71,7 @@ $$;
 -- with the old template: when it returns, the new one is in force everywhere (I2).
 -- +goose StatementBegin
 CREATE FUNCTION fence.protect(p_relation text, p_template text) RETURNS bigint LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp AS $$
+SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
 DECLARE
     v_table   text := fence.table_name(p_relation);
     v_oid     oid  := to_regclass(v_table);
@@ -90,7 +90,7 @@ BEGIN
        OR (SELECT n.nspname IN ('fence', 'pg_catalog', 'information_schema') FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = v_oid) THEN
         RAISE EXCEPTION '% is not a table that can be protected', v_table USING ERRCODE = 'FG008';
     END IF;
-    FOR v_col IN SELECT a.attname, fence.key_type(a.atttypid, a.attcollation) AS type, format_type(a.atttypid, a.atttypmod) AS shown
+    FOR v_col IN SELECT a.attname, a.attgenerated <> '' AS generated, fence.key_type(a.atttypid, a.attcollation) AS type, format_type(a.atttypid, a.atttypmod) AS shown
                    FROM pg_index i, unnest(i.indkey) WITH ORDINALITY k(attnum, pos), pg_attribute a
                   WHERE i.indrelid = v_oid AND i.indisprimary AND k.pos <= i.indnkeyatts AND a.attrelid = v_oid AND a.attnum = k.attnum
                   ORDER BY k.pos
@@ -98,6 +98,9 @@ BEGIN
         IF v_col.type IS NULL THEN
             RAISE EXCEPTION '% cannot be protected: the key column % is %, whose equal values can differ as text', v_table, v_col.attname, v_col.shown
                   USING ERRCODE = 'FG008';
+        END IF;
+        IF v_col.generated THEN
+            RAISE EXCEPTION '% cannot be protected: the key column % is generated from others', v_table, v_col.attname USING ERRCODE = 'FG008';
         END IF;
         v_columns := v_columns || v_col.attname::text;
         v_types := v_types || v_col.type;
@@ -123,6 +126,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- Whether a table still is as it was when it was protected: its key has the same columns and types, and no relative of it
+-- is protected. One that was altered does not exist until it is protected again.
+CREATE FUNCTION fence.as_protected(p fence.protected) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp AS $$
+    SELECT fence.protected_relative(to_regclass(p.name)) IS NULL
+       AND (p.key_columns, p.key_types) = (SELECT array_agg(k.attname::text ORDER BY i.pos), array_agg(fence.key_type(k.atttypid, k.attcollation) ORDER BY i.pos)
+              FROM pg_index x, unnest(x.indkey) WITH ORDINALITY i(attnum, pos), pg_attribute k
+             WHERE x.indrelid = to_regclass(p.name) AND x.indisprimary AND i.pos <= x.indnkeyatts AND k.attrelid = x.indrelid AND k.attnum = i.attnum)
+$$;
+
 -- What a writer of rows needs to know of a protected table; no row when it is not protected. Types are qualified, so
 -- that they mean the same under every search_path. Generated columns and identity columns GENERATED ALWAYS are not settable.
 -- +goose StatementBegin
@@ -141,11 +154,7 @@ SET search_path = pg_catalog, pg_temp AS $$
                       FROM pg_attribute a
                      WHERE a.attrelid = to_regclass(p.name) AND a.attnum > 0 AND NOT a.attisdropped) a
      WHERE p.kind = 'table' AND p.prefix = '' AND p.name = fence.table_name(p_relation) AND a.columns IS NOT NULL
-       AND fence.protected_relative(to_regclass(p.name)) IS NULL
-       -- A table altered since it was protected does not exist here until it is protected again.
-       AND (p.key_columns, p.key_types) = (SELECT array_agg(k.attname::text ORDER BY i.pos), array_agg(fence.key_type(k.atttypid, k.attcollation) ORDER BY i.pos)
-              FROM pg_index x, unnest(x.indkey) WITH ORDINALITY i(attnum, pos), pg_attribute k
-             WHERE x.indrelid = to_regclass(p.name) AND x.indisprimary AND i.pos <= x.indnkeyatts AND k.attrelid = x.indrelid AND k.attnum = i.attnum)
+       AND fence.as_protected(p)
 $$;
 -- +goose StatementEnd
 

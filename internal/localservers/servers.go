@@ -38,10 +38,12 @@ type Servers struct {
 }
 
 const (
-	// restarts is how often in a row a server that ended is tried to be started before it is given up, and restartPause
-	// the pause before the second try, which doubles.
+	// restarts is how often in a row a server is started, in vain or for a short while, before it is given up, and
+	// restartPause the unit of the pauses in between, which double.
 	restarts     = 6
 	restartPause = 250 * time.Millisecond
+	// soon is how early a server must have ended after its start for the start to count as failed.
+	soon = 10 * time.Second
 )
 
 // Start starts a PostgreSQL with a database fencegate and a redis-server below a folder and returns when both answer.
@@ -117,6 +119,7 @@ func (s *Servers) set(field *interface{ Stop() error }, server interface{ Stop()
 // watch starts a server again when it ends by itself, until Close or until it cannot be started any more.
 func (s *Servers) watch(name string, p *Process, restart func(context.Context) (*Process, error)) {
 	s.watchers.Go(func() {
+		began, early := time.Now(), 0
 		for {
 			select {
 			case <-s.stopping.Done():
@@ -126,7 +129,17 @@ func (s *Servers) watch(name string, p *Process, restart func(context.Context) (
 			if s.stopping.Err() != nil {
 				return
 			}
+			if early++; time.Since(began) > soon {
+				early = 0
+			}
+			if early >= restarts {
+				s.end(fmt.Errorf("%s keeps ending: %w", name, p.Err()))
+				return
+			}
 			s.log.Error(name+" has ended and is started again", "cause", p.Err())
+			if early > 0 && !s.pause(restartPause<<early) {
+				return
+			}
 			var err error
 			if p, err = s.restarted(restart); err != nil {
 				if s.stopping.Err() == nil {
@@ -134,26 +147,33 @@ func (s *Servers) watch(name string, p *Process, restart func(context.Context) (
 				}
 				return
 			}
+			began = time.Now()
 		}
 	})
 }
 
 func (s *Servers) restarted(restart func(context.Context) (*Process, error)) (p *Process, err error) {
-	pause := restartPause
-	for range restarts {
+	for i := range restarts {
+		if i > 0 && !s.pause(restartPause<<i) {
+			return nil, err
+		}
 		if p, err = restart(s.stopping); err == nil {
 			return p, nil
 		}
-		timer := time.NewTimer(pause)
-		select {
-		case <-s.stopping.Done():
-			timer.Stop()
-			return nil, err
-		case <-timer.C:
-		}
-		pause *= 2
 	}
 	return nil, err
+}
+
+// pause waits, and reports false when Close was called meanwhile.
+func (s *Servers) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-s.stopping.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
 }
 
 // end keeps the first reason only.

@@ -33,7 +33,7 @@ func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 }
 
 // transact runs a transaction within its share of the connections, and within a time that outlasts the server's own
-// statement timeout.
+// timeout for one statement.
 func (s *Store) transact(ctx context.Context, share *semaphore.Weighted, f func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.StatementTimeout+s.cfg.ConnectTimeout)
 	defer cancel()
@@ -46,8 +46,9 @@ func (s *Store) transact(ctx context.Context, share *semaphore.Weighted, f func(
 	return s.withConn(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
 }
 
-// withConn lends a connection to f and classifies its error. A connection whose isolation is not the pinned one any more
-// is closed: the pool makes a new one, and the transaction, which was refused for it, is tried again.
+// withConn lends a connection to f and classifies its error. When its isolation is not the pinned one any more (code of
+// the user's own left another behind) all connections are made anew, since others may have been left alike, and the
+// transaction, which was refused for it, is tried again.
 func (s *Store) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error {
 	conn, err := s.acquire(ctx)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Store) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error
 	defer conn.Release()
 	err = f(conn)
 	if sqlState(err) == stateIsolation {
-		_ = conn.Conn().Close(ctx)
+		s.pool.Reset()
 	}
 	return classify(err)
 }

@@ -6,7 +6,8 @@ import (
 	"errors"
 	"fmt"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // database/sql driver "pgx", for goose
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
@@ -60,10 +61,12 @@ func withGoose(ctx context.Context, url string, create bool, f func(*sql.DB, *go
 		// libpq's default would be some database of the operating system's user.
 		return errors.New("migrate: no database URL")
 	}
-	db, err := sql.Open("pgx", url)
+	config, err := pgx.ParseConfig(url)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
+	config.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
+	db := stdlib.OpenDB(*config)
 	defer db.Close()
 	if create {
 		if err := createSchema(ctx, db); err != nil {

@@ -78,7 +78,7 @@ func (s *Store) PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.B
 // DeleteObject admits the delete and hides the object.
 func (s *Store) DeleteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	digest := fence.DigestOf("object", string(w.Op), conditionText(w.If))
-	return s.writeObject(ctx, w, digest, "SELECT fence.delete_object($1, $2, $3)", w.Object.Bucket, w.Object.Key, int64(w.Token))
+	return s.writeObject(ctx, w, digest, "SELECT fence.delete_object($1, $2, $3, $4)", w.Object.Bucket, w.Object.Key, int64(w.Token), w.If.Absent)
 }
 
 func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fence.Digest, change string, args ...any) (fence.Object, error) {
