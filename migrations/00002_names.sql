@@ -141,6 +141,9 @@ BEGIN
             v_name := v_name || p_values[array_position(p_names, v_piece[1])];
         END IF;
     END LOOP;
+    IF v_name = '' THEN
+        RAISE EXCEPTION 'the lease template gives no name for this key' USING ERRCODE = 'FG008', COLUMN = p_names[1];
+    END IF;
     IF octet_length(v_name) <= 1024 AND v_name !~ '[\u0001-\u001f\u007f-\u009f]' THEN
         RETURN v_name;
     END IF;

@@ -127,8 +127,8 @@ END $$;
 -- Admits a write to a row. Two codes beside the rule's: not-found (the table is not protected) and binding-changed
 -- (the caller's idea of the table is older than its binding or shape; null: the caller has none).
 -- +goose StatementBegin
-CREATE FUNCTION fence.admit_row(p_table text, p_version bigint, p_relation oid, p_shape text, p_parts text[], p_token bigint, p_principal text, p_digest bytea,
-    p_match bigint[], p_none_match bigint[]) RETURNS fence.verdict LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION fence.admit_row(p_table text, p_version bigint, p_relation oid, p_shape text, p_parts text[], p_token bigint,
+    p_principal text, p_digest bytea, p_match bigint[], p_none_match bigint[]) RETURNS fence.verdict LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v         fence.verdict;
@@ -172,6 +172,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
+-- The same of any resource, once its name and lease are known.
 -- +goose StatementBegin
 CREATE FUNCTION fence.resource_state(p_resource text, p_lease text, p_token bigint, p_principal text) RETURNS fence.verdict
 LANGUAGE plpgsql STABLE AS $$
@@ -200,11 +201,11 @@ END $$;
 CREATE FUNCTION fence.admit(p_relation text, p_key text, p_token bigint) RETURNS text LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v       fence.verdict;
-    v_table text := fence.table_name(p_relation);
+    v         fence.verdict;
+    v_table   text := fence.table_name(p_relation);
     v_binding fence.protected;
-    v_parts text[];
-    v_outer text := current_setting('fence.admitted', true);
+    v_parts   text[];
+    v_outer   text := current_setting('fence.admitted', true);
 BEGIN
     PERFORM fence.require_read_committed();
     PERFORM fence.limit_timeouts();

@@ -14,9 +14,6 @@ BEGIN
     IF FOUND THEN
         v_name.resource := 'objects/' || p_bucket || '/' || p_key;
         v_name.lease := fence.lease_name(v_template, ARRAY['key'], ARRAY[p_key]);
-        IF v_name.lease = '' THEN
-            RAISE EXCEPTION 'the lease template % gives no name for this key', v_template USING ERRCODE = 'FG008', COLUMN = 'key';
-        END IF;
     END IF;
     RETURN v_name;
 END $$;

@@ -73,11 +73,11 @@ $$;
 CREATE FUNCTION fence.protect(p_relation text, p_template text) RETURNS bigint LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp SET quote_all_identifiers = off AS $$
 DECLARE
-    v_table   text := fence.table_name(p_relation);
-    v_oid     oid  := to_regclass(v_table);
-    v_columns text[] := '{}';
-    v_types   text[] := '{}';
-    v_col     record;
+    v_table    text := fence.table_name(p_relation);
+    v_oid      oid  := to_regclass(v_table);
+    v_columns  text[] := '{}';
+    v_types    text[] := '{}';
+    v_col      record;
     v_version  bigint;
     v_relative text;
 BEGIN
@@ -139,8 +139,8 @@ $$;
 -- What a writer of rows needs to know of a protected table; no row when it is not protected. Types are qualified, so
 -- that they mean the same under every search_path. Generated columns and identity columns GENERATED ALWAYS are not settable.
 -- +goose StatementBegin
-CREATE FUNCTION fence.describe_table(p_relation text, OUT name text, OUT version bigint, OUT relation oid, OUT shape text, OUT key_columns text[], OUT key_types text[],
-    OUT key_constraint text, OUT columns text[], OUT types text[], OUT settable boolean[], OUT base_types text[])
+CREATE FUNCTION fence.describe_table(p_relation text, OUT name text, OUT version bigint, OUT relation oid, OUT shape text,
+    OUT key_columns text[], OUT key_types text[], OUT key_constraint text, OUT columns text[], OUT types text[], OUT settable boolean[], OUT base_types text[])
 RETURNS SETOF record LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp AS $$
     SELECT p.name, p.version, to_regclass(p.name)::oid, (SELECT c.xmin::text FROM pg_class c WHERE c.oid = to_regclass(p.name)), p.key_columns, p.key_types,
@@ -153,8 +153,7 @@ SET search_path = pg_catalog, pg_temp AS $$
                            array_agg(format_type(fence.base_type(a.atttypid), -1) ORDER BY a.attnum) AS base_types
                       FROM pg_attribute a
                      WHERE a.attrelid = to_regclass(p.name) AND a.attnum > 0 AND NOT a.attisdropped) a
-     WHERE p.kind = 'table' AND p.prefix = '' AND p.name = fence.table_name(p_relation) AND a.columns IS NOT NULL
-       AND fence.as_protected(p)
+     WHERE p.kind = 'table' AND p.prefix = '' AND p.name = fence.table_name(p_relation) AND a.columns IS NOT NULL AND fence.as_protected(p)
 $$;
 -- +goose StatementEnd
 

@@ -114,7 +114,7 @@ func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironme
 	return env, err
 }
 
-// watch calls ended when a private server ends by itself.
+// watch calls ended when a private server has ended for good.
 func (e *devEnvironment) watch(ended func(error)) {
 	if e.servers == nil {
 		return

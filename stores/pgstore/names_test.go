@@ -117,7 +117,19 @@ func TestLeaseNames(t *testing.T) {
 			t.Errorf("%q: lease %q, want %q; resource %q", key, state.Lease, want, state.Resource)
 		}
 	}
-	_, err := w.ObjectMark(ctx, fence.ObjectName{Bucket: "other", Key: "a"})
+	if err := w.ProtectBucket(ctx, "first", "", "{key:1}"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.ObjectMark(ctx, fence.ObjectName{Bucket: "first", Key: "/a"})
+	if e := wantCode(t, err, fence.CodeInvalidRequest); e.Field != "key" {
+		t.Errorf("field %q", e.Field)
+	}
+	w.exec("CREATE TABLE blank (k char(3) PRIMARY KEY); SELECT fence.protect('blank', '{k}')")
+	_, err = w.RowMark(ctx, fence.RowName{Table: "blank", Key: []string{" "}})
+	if e := wantCode(t, err, fence.CodeInvalidRequest); e.Field != "k" {
+		t.Errorf("field %q", e.Field)
+	}
+	_, err = w.ObjectMark(ctx, fence.ObjectName{Bucket: "other", Key: "a"})
 	wantCode(t, err, fence.CodeNotFound)
 	_, err = w.RowMark(ctx, fence.RowName{Table: "wallets", Key: []string{"42"}})
 	wantCode(t, err, fence.CodeAccepted)
