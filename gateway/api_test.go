@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -53,6 +54,15 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
+// caller may do what may says, everything when it is nil.
+type caller struct {
+	name string
+	may  func(gateway.Action) bool
+}
+
+func (c caller) Principal() string         { return c.name }
+func (c caller) May(a gateway.Action) bool { return c.may == nil || c.may(a) }
+
 // serve starts a gateway on a Memory; change may replace parts of the configuration. The header X-User names the
 // caller.
 func serve(t *testing.T, change func(*gateway.Config)) *api {
@@ -61,11 +71,8 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	cfg := gateway.Config{
 		Leases: mem, Rows: mem, Objects: mem, Readiness: mem, Log: logger,
-		Authenticate: func(r *http.Request) (string, error) {
-			if u := r.Header.Get("X-User"); u != "" {
-				return u, nil
-			}
-			return gateway.Anonymous, nil
+		Authenticate: func(r *http.Request) (gateway.Caller, error) {
+			return caller{name: cmp.Or(r.Header.Get("X-User"), gateway.Anonymous)}, nil
 		},
 	}
 	if change != nil {

@@ -15,6 +15,8 @@ type Leases interface {
 	Renew(ctx context.Context, ref lease.Ref, ttl time.Duration) (*lease.Held, error)
 	More(ctx context.Context, ref lease.Ref) (*lease.Held, error)
 	Release(ctx context.Context, ref lease.Ref) error
+	// Break ends whatever grant is the newest, with a reason that is kept.
+	Break(ctx context.Context, name, reason string) error
 	Inspect(ctx context.Context, name string) (*lease.Held, error)
 	// Verify returns nil while the principal may still use the token, else the refusal a write would get.
 	Verify(ctx context.Context, name, principal string, token fence.Token) error

@@ -55,6 +55,7 @@ func withState(err error, s fence.State) error {
 
 // sendObject opens the body before it promises one.
 func (g *Gateway) sendObject(w http.ResponseWriter, r *http.Request, o fence.Object, part span, partial bool) error {
+	defer g.transfer()()
 	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.DownloadLimit)
 	defer cancel()
 	var body io.ReadCloser = http.NoBody

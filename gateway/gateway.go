@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
@@ -38,14 +39,19 @@ type Config struct {
 	Objects   Objects
 	Readiness Readiness
 
-	// Authenticate names the caller. An error without a fence.Code is answered as unauthenticated. Defaults to
-	// everybody being Anonymous.
-	Authenticate func(*http.Request) (principal string, err error)
+	// Authenticate names the caller and what it may do. An error without a fence.Code is answered as unauthenticated.
+	// Defaults to everybody being Anonymous, who may do everything.
+	Authenticate func(*http.Request) (Caller, error)
 	// LoopbackOnly refuses a Host that is not loopback and an Origin that differs from it, which is what keeps web
 	// pages away from a gateway without authentication. Defaults to false.
 	LoopbackOnly bool
 	// Log takes one line per refusal. Defaults to slog.Default().
 	Log *slog.Logger
+	// Observe is told what became of each request of the API, on the request's own goroutine. Defaults to nobody.
+	Observe func(context.Context, Observation)
+	// TraceID names the trace that a request's context belongs to, empty if none. Defaults to the trace id of the
+	// request's traceparent. A request without either gets a random one.
+	TraceID func(context.Context) string
 
 	// MaxPath is the longest path in bytes, percent-encoded as it is sent; it bounds all names below their own
 	// limits. Defaults to 16 KiB.
@@ -68,7 +74,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	if c.Authenticate == nil {
-		c.Authenticate = func(*http.Request) (string, error) { return Anonymous, nil }
+		c.Authenticate = func(*http.Request) (Caller, error) { return Everybody{}, nil }
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
@@ -100,9 +106,12 @@ func (c Config) validate() error {
 type Gateway struct {
 	cfg Config
 	mux http.Handler
-	// draining is done once Drain was called.
+	// leaving is set by Leave, draining is done once Drain was called.
+	leaving     atomic.Bool
 	draining    context.Context
 	stopWaiting context.CancelFunc
+	// transfers counts the bodies of objects that are on their way.
+	transfers atomic.Int64
 }
 
 // New makes a gateway.
@@ -115,17 +124,6 @@ func New(cfg Config) (*Gateway, error) {
 	g.draining, g.stopWaiting = context.WithCancel(context.Background())
 	g.mux = g.routes()
 	return g, nil
-}
-
-// Drain makes acquires that wait give up at once, with a refusal that may be retried elsewhere; everything else goes on.
-// It is called before the server is shut down.
-func (g *Gateway) Drain() { g.stopWaiting() }
-
-// untilDrained is the context of a call that waits: the client's, ended by Drain too.
-func (g *Gateway) untilDrained(r *http.Request) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(r.Context())
-	stop := context.AfterFunc(g.draining, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // ServeHTTP serves the API below / (/v1, /livez, /readyz).

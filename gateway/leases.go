@@ -11,20 +11,25 @@ import (
 func (g *Gateway) leaseEndpoint(rest string) (endpoint, error) {
 	name, call, err := leasePath(rest)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
+	e := endpoint{about: Action{Lease: name}}
 	switch call {
 	case "tokens":
-		return endpoint{on(http.MethodPost, name, g.moreTokens)}, nil
+		e.methods = []method{on(http.MethodPost, "tokens", VerbLease, name, g.moreTokens)}
 	case "verify":
-		return endpoint{on(http.MethodPost, name, g.verify)}, nil
+		e.methods = []method{on(http.MethodPost, "verify", VerbRead, name, g.verify)}
+	case "break":
+		e.methods = []method{on(http.MethodPost, "break", VerbAdmin, name, g.breakLease)}
+	default:
+		e.methods = []method{
+			on(http.MethodGet, "inspect", VerbRead, name, g.inspect),
+			on(http.MethodPost, "acquire", VerbLease, name, g.acquire),
+			on(http.MethodPut, "renew", VerbLease, name, g.renew),
+			on(http.MethodDelete, "release", VerbLease, name, g.release),
+		}
 	}
-	return endpoint{
-		on(http.MethodGet, name, g.inspect),
-		on(http.MethodPost, name, g.acquire),
-		on(http.MethodPut, name, g.renew),
-		on(http.MethodDelete, name, g.release),
-	}, nil
+	return e, nil
 }
 
 // acquire runs on the client's own context: a waiter that has left must not be served.
@@ -114,6 +119,25 @@ func (g *Gateway) release(w http.ResponseWriter, r *http.Request, name string) e
 	ctx, cancel := detached(r, g.cfg.WriteTimeout)
 	defer cancel()
 	if err := g.cfg.Leases.Release(ctx, ref); err != nil {
+		return about(name, settled(err))
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// breakLease ends whoever holds the lease. Detached like release: what has begun is carried to its end.
+func (g *Gateway) breakLease(w http.ResponseWriter, r *http.Request, name string) error {
+	f, err := g.readFields(w, r, "reason")
+	if err != nil {
+		return err
+	}
+	reason, _, err := f.text("reason")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := detached(r, g.cfg.WriteTimeout)
+	defer cancel()
+	if err := g.cfg.Leases.Break(ctx, name, reason); err != nil {
 		return about(name, settled(err))
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -10,19 +10,19 @@ import (
 )
 
 func (g *Gateway) rowMarkEndpoint(rest string) (endpoint, error) {
-	name, err := rowPath(rest)
+	name, table, err := rowPath(rest)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	return endpoint{on(http.MethodGet, name, g.rowMark)}, nil
+	return endpoint{table, []method{on(http.MethodGet, "get", VerbRead, name, g.rowMark)}}, nil
 }
 
 func (g *Gateway) objectMarkEndpoint(rest string) (endpoint, error) {
 	name, err := objectPath(rest)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	return endpoint{on(http.MethodGet, name, g.objectMark)}, nil
+	return endpoint{aboutObject(name), []method{on(http.MethodGet, "get", VerbRead, name, g.objectMark)}}, nil
 }
 
 func (g *Gateway) rowMark(w http.ResponseWriter, r *http.Request, name fence.RowName) error {

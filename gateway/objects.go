@@ -10,20 +10,23 @@ import (
 func (g *Gateway) objectEndpoint(rest string) (endpoint, error) {
 	name, err := objectPath(rest)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	return endpoint{
-		on(http.MethodGet, name, stated(g.cfg.Objects.ObjectMark, g.getObject)),
-		on(http.MethodPut, name, stated(g.cfg.Objects.ObjectMark, g.putObject)),
-		on(http.MethodDelete, name, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),
-	}, nil
+	return endpoint{aboutObject(name), []method{
+		on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Objects.ObjectMark, g.getObject)),
+		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.putObject)),
+		on(http.MethodDelete, "delete", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),
+	}}, nil
 }
+
+func aboutObject(name fence.ObjectName) Action { return Action{Bucket: name.Bucket, Key: name.Key} }
 
 func (g *Gateway) putObject(w http.ResponseWriter, r *http.Request, name fence.ObjectName) error {
 	write, err := g.objectWrite(r, name)
 	if err != nil {
 		return err
 	}
+	defer g.transfer()()
 	ctx, cancel := detached(r, g.cfg.UploadLimit+g.cfg.WriteTimeout)
 	defer cancel()
 	// Asked before the first byte is read: a client that sent Expect: 100-continue then keeps its body.

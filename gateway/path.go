@@ -46,7 +46,7 @@ func unescape(what, s string) (string, error) {
 
 // leasePath reads {name} or {name}/{call}. Only a raw slash sets the call off: a name may end in %2Fverify.
 func leasePath(rest string) (name, call string, err error) {
-	for _, c := range []string{"tokens", "verify"} {
+	for _, c := range []string{"tokens", "verify", "break"} {
 		if before, found := strings.CutSuffix(rest, "/"+c); found {
 			rest, call = before, c
 			break
@@ -61,31 +61,34 @@ func leasePath(rest string) (name, call string, err error) {
 	return name, call, fence.CheckLeaseName(name)
 }
 
-// rowPath reads {table}/{key}. Commas that were sent raw separate the parts of a composite key.
-func rowPath(rest string) (fence.RowName, error) {
+// rowPath reads {table}/{key}. Commas that were sent raw separate the parts of a composite key. The row gets the name
+// under which the action is authorised, so that the two cannot mean different tables.
+func rowPath(rest string) (fence.RowName, Action, error) {
+	none := func(err error) (fence.RowName, Action, error) { return fence.RowName{}, Action{}, err }
 	table, key, found := strings.Cut(rest, "/")
 	if !found {
-		return fence.RowName{}, fence.Errorf(fence.CodeNotFound, "a row is /v1/rows/{table}/{key}")
+		return none(fence.Errorf(fence.CodeNotFound, "a row is /v1/rows/{table}/{key}"))
 	}
 	if strings.Contains(key, "/") {
-		return fence.RowName{}, fence.Errorf(fence.CodeInvalidRequest, "write a slash in a key as %%2F").In("key")
+		return none(fence.Errorf(fence.CodeInvalidRequest, "write a slash in a key as %%2F").In("key"))
 	}
-	var name fence.RowName
-	var err error
-	if name.Table, err = unescape("table", table); err != nil {
-		return fence.RowName{}, err
+	plain, err := unescape("table", table)
+	if err != nil {
+		return none(err)
 	}
-	if name.Table == "" {
-		return fence.RowName{}, fence.Errorf(fence.CodeInvalidRequest, "the table's name is empty").In("table")
+	t, err := fence.ParseTableName(plain)
+	if err != nil {
+		return none(err)
 	}
+	name := fence.RowName{Table: t.String()}
 	for part := range strings.SplitSeq(key, ",") {
 		plain, err := unescape("key", part)
 		if err != nil {
-			return fence.RowName{}, err
+			return none(err)
 		}
 		name.Key = append(name.Key, plain)
 	}
-	return name, nil
+	return name, Action{Schema: t.Schema, Table: t.Name}, nil
 }
 
 // objectPath reads {bucket}/{key…}. The key is everything behind the first slash, never cleaned.

@@ -45,12 +45,12 @@ func TestRowPath(t *testing.T) {
 		want fence.RowName
 		code fence.Code
 	}{
-		{"wallets/42", fence.RowName{Table: "wallets", Key: []string{"42"}}, fence.CodeAccepted},
+		{"wallets/42", fence.RowName{Table: "public.wallets", Key: []string{"42"}}, fence.CodeAccepted},
 		{"%22a.b%22.%22Re%2Fply%22/7,x%2Cy", fence.RowName{Table: `"a.b"."Re/ply"`, Key: []string{"7", "x,y"}}, fence.CodeAccepted},
-		{"t/a+b%20c%2Fd", fence.RowName{Table: "t", Key: []string{"a+b c/d"}}, fence.CodeAccepted},
-		{"t/", fence.RowName{Table: "t", Key: []string{""}}, fence.CodeAccepted},
-		{"t/1,,2", fence.RowName{Table: "t", Key: []string{"1", "", "2"}}, fence.CodeAccepted},
-		{"t/..", fence.RowName{Table: "t", Key: []string{".."}}, fence.CodeAccepted},
+		{"t/a+b%20c%2Fd", fence.RowName{Table: "public.t", Key: []string{"a+b c/d"}}, fence.CodeAccepted},
+		{"t/", fence.RowName{Table: "public.t", Key: []string{""}}, fence.CodeAccepted},
+		{"t/1,,2", fence.RowName{Table: "public.t", Key: []string{"1", "", "2"}}, fence.CodeAccepted},
+		{"t/..", fence.RowName{Table: "public.t", Key: []string{".."}}, fence.CodeAccepted},
 		{"t", fence.RowName{}, fence.CodeNotFound},
 		{"/42", fence.RowName{}, fence.CodeInvalidRequest},
 		{"t/a/b", fence.RowName{}, fence.CodeInvalidRequest},
@@ -58,7 +58,7 @@ func TestRowPath(t *testing.T) {
 		{"t/%ff", fence.RowName{}, fence.CodeInvalidRequest},
 		{"t%f/1", fence.RowName{}, fence.CodeInvalidRequest},
 	} {
-		got, err := rowPath(tc.rest)
+		got, _, err := rowPath(tc.rest)
 		if fence.CodeOf(err) != tc.code || err == nil && !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%q: got %+v, %v", tc.rest, got, err)
 		}
@@ -116,12 +116,12 @@ func FuzzPath(f *testing.F) {
 				t.Fatalf("%q: %+v does not round-trip: %+v, %v", rest, name, again, err)
 			}
 		}
-		if name, err := rowPath(rest); err == nil {
+		if name, _, err := rowPath(rest); err == nil {
 			var parts []string
 			for _, k := range name.Key {
 				parts = append(parts, escapeName(k))
 			}
-			again, err := rowPath(escapeName(name.Table) + "/" + strings.Join(parts, ","))
+			again, _, err := rowPath(escapeName(name.Table) + "/" + strings.Join(parts, ","))
 			if err != nil || !reflect.DeepEqual(again, name) {
 				t.Fatalf("%q: %+v does not round-trip: %+v, %v", rest, name, again, err)
 			}

@@ -44,6 +44,7 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	p := newProblem(e, traceID(ctx))
+	observationOf(ctx).Code = e.Code
 	g.logRefusal(ctx, p, err)
 	g.drain(w, r)
 	h := w.Header()

@@ -12,23 +12,28 @@ import (
 // handler serves one method of one path. What it returns is answered by fail.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// endpoint is what one path answers to, in the order that Allow shows.
-type endpoint []method
+// endpoint is what one path answers to: about names what the path names, methods stand in the order that Allow shows.
+type endpoint struct {
+	about   Action
+	methods []method
+}
 
+// method is one of them. op is its name in metrics.
 type method struct {
-	name  string
-	serve handler
+	name, op string
+	verb     Verb
+	serve    handler
 }
 
 // on binds a method to a handler of what the path names.
-func on[T any](name string, target T, h func(http.ResponseWriter, *http.Request, T) error) method {
-	return method{name, func(w http.ResponseWriter, r *http.Request) error { return h(w, r, target) }}
+func on[T any](name, op string, verb Verb, target T, h func(http.ResponseWriter, *http.Request, T) error) method {
+	return method{name, op, verb, func(w http.ResponseWriter, r *http.Request) error { return h(w, r, target) }}
 }
 
 // allow is the value of the Allow header.
 func (e endpoint) allow() string {
 	var names []string
-	for _, m := range e {
+	for _, m := range e.methods {
 		names = append(names, m.name)
 		if m.name == http.MethodGet {
 			names = append(names, http.MethodHead)
@@ -40,6 +45,8 @@ func (e endpoint) allow() string {
 // family is the paths below one prefix. Names contain anything, so chi routes by the prefix only and resolve reads
 // the rest, still escaped.
 type family struct {
+	// api is the family's name in metrics.
+	api     string
 	prefix  string
 	resolve func(rest string) (endpoint, error)
 	// public families are served without authentication.
@@ -62,24 +69,25 @@ func (f family) has(path string) bool {
 
 func (g *Gateway) families() []family {
 	return []family{
-		{prefix: "/livez", resolve: fixed(on(http.MethodGet, "", g.live)), public: true},
-		{prefix: "/readyz", resolve: fixed(on(http.MethodGet, "", g.ready)), public: true},
-		{prefix: "/v1/leases/", resolve: g.leaseEndpoint},
-		{prefix: "/v1/rows/", resolve: g.rowEndpoint},
-		{prefix: "/v1/objects/", resolve: g.objectEndpoint},
-		{prefix: "/v1/marks/rows/", resolve: g.rowMarkEndpoint},
-		{prefix: "/v1/marks/objects/", resolve: g.objectMarkEndpoint},
+		{prefix: "/livez", resolve: fixed(g.live), public: true},
+		{prefix: "/readyz", resolve: fixed(g.ready), public: true},
+		{api: "leases", prefix: "/v1/leases/", resolve: g.leaseEndpoint},
+		{api: "rows", prefix: "/v1/rows/", resolve: g.rowEndpoint},
+		{api: "objects", prefix: "/v1/objects/", resolve: g.objectEndpoint},
+		{api: "marks", prefix: "/v1/marks/rows/", resolve: g.rowMarkEndpoint},
+		{api: "marks", prefix: "/v1/marks/objects/", resolve: g.objectMarkEndpoint},
 	}
 }
 
-func fixed(methods ...method) func(string) (endpoint, error) {
-	return func(string) (endpoint, error) { return methods, nil }
+func fixed(get handler) func(string) (endpoint, error) {
+	e := endpoint{methods: []method{{name: http.MethodGet, serve: get}}}
+	return func(string) (endpoint, error) { return e, nil }
 }
 
 func (g *Gateway) routes() http.Handler {
 	families := g.families()
 	mux := chi.NewRouter()
-	mux.Use(traced, g.recovered, g.bounded, g.shortPath)
+	mux.Use(g.traced, g.recovered, g.bounded, g.shortPath)
 	if g.cfg.LoopbackOnly {
 		mux.Use(g.loopback)
 	}
@@ -97,7 +105,8 @@ func (g *Gateway) routes() http.Handler {
 		if f.public {
 			mux.Handle(f.pattern(), g.handle(f.serve))
 		} else {
-			mux.With(g.authenticated).Handle(f.pattern(), g.handle(f.serve))
+			observed := func(next http.Handler) http.Handler { return g.observed(f.api, next) }
+			mux.With(observed, g.authenticated).Handle(f.pattern(), g.handle(f.serve))
 		}
 	}
 	return mux
@@ -107,21 +116,32 @@ func noPath(http.ResponseWriter, *http.Request) error {
 	return fence.Errorf(fence.CodeNotFound, "there is nothing at this path")
 }
 
-// serve finds the handler below the family's prefix. A query is refused: to ignore one would turn a filter that
-// the client believes in into a write without it.
+// serve finds the handler below the family's prefix and asks whether the caller may. A query is refused: to ignore one
+// would turn a filter that the client believes in into a write without it.
 func (f family) serve(w http.ResponseWriter, r *http.Request) error {
 	e, err := f.resolve(strings.TrimPrefix(wirePath(r.URL), f.prefix))
 	if err != nil {
 		return err
 	}
-	for _, m := range e {
+	for _, m := range e.methods {
 		if m.name != r.Method && (m.name != http.MethodGet || r.Method != http.MethodHead) {
 			continue
 		}
-		if r.URL.RawQuery != "" && !f.public {
+		if f.public {
+			return m.serve(w, r)
+		}
+		observationOf(r.Context()).Op = m.op
+		if err := allowed(r, e.about.with(m.verb)); err != nil {
+			return err
+		}
+		if r.URL.RawQuery != "" {
 			return fence.Errorf(fence.CodeInvalidRequest, "this path takes no query parameters")
 		}
-		return m.serve(w, r)
+		if err := m.serve(w, r); err != nil {
+			return err
+		}
+		noteAnswer(w, r)
+		return nil
 	}
 	w.Header().Set("Allow", e.allow())
 	return fence.Errorf(fence.CodeMethodNotAllowed, "this path answers to %s", e.allow())

@@ -61,7 +61,7 @@ func (notReady) Ready(ctx context.Context) error {
 
 func TestHealth(t *testing.T) {
 	a := serve(t, func(c *gateway.Config) {
-		c.Authenticate = func(*http.Request) (string, error) { return "", errors.New("nobody") }
+		c.Authenticate = func(*http.Request) (gateway.Caller, error) { return nil, errors.New("nobody") }
 	})
 	for _, path := range []string{"/livez", "/readyz"} {
 		if got := a.want(200, "GET", path, ""); got.text != "ok\n" {
@@ -79,7 +79,7 @@ func TestHealth(t *testing.T) {
 func TestUnauthenticated(t *testing.T) {
 	var refusal error
 	a := serve(t, func(c *gateway.Config) {
-		c.Authenticate = func(*http.Request) (string, error) { return "", refusal }
+		c.Authenticate = func(*http.Request) (gateway.Caller, error) { return nil, refusal }
 	})
 	for _, tc := range []struct {
 		err    error

@@ -7,16 +7,16 @@ import (
 )
 
 func (g *Gateway) rowEndpoint(rest string) (endpoint, error) {
-	name, err := rowPath(rest)
+	name, table, err := rowPath(rest)
 	if err != nil {
-		return nil, err
+		return endpoint{}, err
 	}
-	return endpoint{
-		on(http.MethodGet, name, stated(g.cfg.Rows.RowMark, g.getRow)),
-		on(http.MethodPatch, name, stated(g.cfg.Rows.RowMark, g.patchRow)),
-		on(http.MethodPut, name, stated(g.cfg.Rows.RowMark, g.putRow)),
-		on(http.MethodDelete, name, stated(g.cfg.Rows.RowMark, g.deleteRow)),
-	}, nil
+	return endpoint{table, []method{
+		on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Rows.RowMark, g.getRow)),
+		on(http.MethodPatch, "patch", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.patchRow)),
+		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.putRow)),
+		on(http.MethodDelete, "delete", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.deleteRow)),
+	}}, nil
 }
 
 // getRow never answers 304: the mark does not move when somebody writes the row past the gateway.

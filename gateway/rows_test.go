@@ -148,14 +148,14 @@ func TestRowPathsRoundTrip(t *testing.T) {
 		}}
 	})
 	for path, want := range map[string][]string{
-		"t/1":                             {"t", "1"},
-		"t/..":                            {"t", ".."},
-		"t/a%2Fb":                         {"t", "a/b"},
-		"t/It%20is":                       {"t", "It is"},
-		"t/a+b":                           {"t", "a+b"},
-		"t/7,x%2Cy":                       {"t", "7", "x,y"},
+		"t/1":                             {"public.t", "1"},
+		"t/..":                            {"public.t", ".."},
+		"t/a%2Fb":                         {"public.t", "a/b"},
+		"t/It%20is":                       {"public.t", "It is"},
+		"t/a+b":                           {"public.t", "a+b"},
+		"t/7,x%2Cy":                       {"public.t", "7", "x,y"},
 		"%22a.b%22.%22Re%2Fply%22/%25%2F": {`"a.b"."Re/ply"`, "%/"},
-		"t/":                              {"t", ""},
+		"t/":                              {"public.t", ""},
 	} {
 		a.want(204, "DELETE", "/v1/rows/"+path, "", "X-Fence-Token: 7")
 		if got := append([]string{seen.Table}, seen.Key...); strings.Join(got, "|") != strings.Join(want, "|") {
@@ -168,9 +168,9 @@ func TestRowWriteOutlivesItsClient(t *testing.T) {
 	entered, done := make(chan struct{}), make(chan error, 1)
 	var request context.Context
 	a := serve(t, func(c *gateway.Config) {
-		c.Authenticate = func(r *http.Request) (string, error) {
+		c.Authenticate = func(r *http.Request) (gateway.Caller, error) {
 			request = r.Context()
-			return gateway.Anonymous, nil
+			return gateway.Everybody{}, nil
 		}
 		c.Rows = rows{c.Rows, func(ctx context.Context, _ fence.RowWrite) (fence.Row, error) {
 			close(entered)

@@ -10,11 +10,18 @@ import (
 
 type traceKey struct{}
 
-// traced gives every request the trace id of its W3C traceparent, else a random one, and tells it in X-Trace-Id.
-func traced(next http.Handler) http.Handler {
+// traced gives every request the id of its trace, else the one in its W3C traceparent, else a random one, and tells it
+// in X-Trace-Id.
+func (g *Gateway) traced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id, ok := parseTraceparent(r.Header.Values("Traceparent"))
-		if !ok {
+		var id string
+		if g.cfg.TraceID != nil {
+			id = g.cfg.TraceID(r.Context())
+		}
+		if id == "" {
+			id, _ = parseTraceparent(r.Header.Values("Traceparent"))
+		}
+		if id == "" {
 			var random [16]byte
 			_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 			id = hex.EncodeToString(random[:])

@@ -150,6 +150,18 @@ func (m *Memory) Release(_ context.Context, ref lease.Ref) error {
 	return nil
 }
 
+// Break ends whatever grant is the newest.
+func (m *Memory) Break(_ context.Context, name, reason string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g := m.grants[name]
+	if g == nil {
+		return fence.Errorf(fence.CodeNotFound, "nobody holds the lease")
+	}
+	g.Ended, m.held[name] = fence.EndBroken+": "+reason, false
+	return nil
+}
+
 // Inspect shows who holds the lease.
 func (m *Memory) Inspect(_ context.Context, name string) (*lease.Held, error) {
 	m.mu.Lock()

@@ -13,7 +13,7 @@ import (
 
 func rowNames(n fence.RowName) (resource, lease string) {
 	key := strings.Join(n.Key, ",")
-	return "rows/public." + n.Table + "/" + key, n.Table + ":" + key
+	return "rows/" + n.Table + "/" + key, strings.TrimPrefix(n.Table, "public.") + ":" + key
 }
 
 // Row reads a row.

@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"net/http"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// Verb is a kind of access. VerbLease does not contain the others, nor VerbWrite VerbRead.
+type Verb string
+
+// VerbLease takes and keeps a lease, VerbRead and VerbWrite concern rows, objects and marks (VerbRead also who holds a
+// lease), VerbAdmin ends what belongs to somebody else.
+const (
+	VerbLease Verb = "lease"
+	VerbRead  Verb = "read"
+	VerbWrite Verb = "write"
+	VerbAdmin Verb = "admin"
+)
+
+// Action is what a request wants to do. It names exactly one of a lease, a table and a bucket; VerbAdmin names a lease.
+type Action struct {
+	Verb Verb
+	// Lease is a lease's name.
+	Lease string
+	// Schema and Table are identifiers as the catalogue has them, without quotes.
+	Schema, Table string
+	// Bucket and Key name an object.
+	Bucket, Key string
+}
+
+// Caller is an authenticated principal and what it may do. May decides from names alone: it is asked before anything
+// is read from the ledger, so that a refusal discloses nothing.
+type Caller interface {
+	Principal() string
+	May(Action) bool
+}
+
+// Everybody is the caller of a gateway without authentication: it may do everything.
+type Everybody struct{}
+
+// Principal returns Anonymous.
+func (Everybody) Principal() string { return Anonymous }
+
+// May returns true.
+func (Everybody) May(Action) bool { return true }
+
+// allowed refuses an action that the caller may not do.
+func allowed(r *http.Request, a Action) error {
+	caller := callerOf(r.Context())
+	if caller == nil || !caller.May(a) {
+		return fence.Errorf(fence.CodeForbidden, "this principal may not %s here", a.Verb)
+	}
+	return nil
+}
+
+func (a Action) with(v Verb) Action {
+	a.Verb = v
+	return a
+}
