@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/lease"
@@ -35,6 +36,9 @@ type parts struct {
 	limits                limitFlags
 	collect               collectFlags
 	log                   *slog.Logger
+	// loopbackOnly is for gateways that ask nobody who he is; authenticate is nil for them.
+	loopbackOnly bool
+	authenticate func(*http.Request) (gateway.Caller, error)
 }
 
 // assembly is a gateway with what stands behind it.
@@ -81,7 +85,7 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	}
 	cfg := p.limits.gateway()
 	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Readiness = leases, a.store, objects, a.store
-	cfg.LoopbackOnly, cfg.Log = true, p.log
+	cfg.LoopbackOnly, cfg.Authenticate, cfg.Log = p.loopbackOnly, p.authenticate, p.log
 	a.Gateway, err = gateway.New(cfg)
 	return a, err
 }

@@ -58,7 +58,7 @@ func (c *devCmd) Run(std *streams, rc *runContext) error {
 	ctx, cancel := context.WithCancelCause(rc)
 	defer cancel(nil)
 	env.watch(func(err error) { cancel(fmt.Errorf("a private server has ended: %w", err)) })
-	return serve(ctx, l, env.assembly, c.limitFlags, func(url string) {
+	return newServer(env.assembly, l, c.limitFlags, atOnce()).run(ctx, func(url string) {
 		if err := writeEnv(c.Data, url, env.databaseURL, env.redisURL); err != nil {
 			cancel(err)
 			return
@@ -110,6 +110,7 @@ func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironme
 	env.assembly, err = assemble(ctx, parts{
 		databaseURL: env.databaseURL, redisURL: env.redisURL, blobDir: filepath.Join(c.Data, "blobs"),
 		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
+		loopbackOnly: true,
 	})
 	return env, err
 }

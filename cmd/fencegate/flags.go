@@ -12,11 +12,12 @@ import (
 
 // databaseFlag names the database that holds the ledger and the protected tables.
 type databaseFlag struct {
-	DatabaseURL string `required:"" env:"FENCEGATE_DATABASE_URL" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables."`
+	DatabaseURL string `required:"" env:"FENCEGATE_DATABASE_URL" secret:"" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables."`
 }
 
 // backendFlags bound the waits for PostgreSQL and Redis, and name what is kept there.
 type backendFlags struct {
+	PgBouncer    bool          `name:"pgbouncer" help:"PostgreSQL is behind a pooler in transaction mode, such as PgBouncer."`
 	LockTimeout  time.Duration `default:"5s" help:"Longest wait for a lock in PostgreSQL; then the answer is contention."`
 	RedisTimeout time.Duration `default:"1s" help:"Longest wait for Redis."`
 	RedisPrefix  string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger, so that two deployments on one Redis do not meet."`
@@ -66,17 +67,21 @@ func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.Coll
 
 // s3Flags select a blob store on S3 in place of a directory.
 type s3Flags struct {
-	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory."`
+	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
 	S3Region    string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
-	S3AccessKey string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
-	S3SecretKey string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" placeholder:"KEY" help:"S3 secret key."`
+	S3AccessKey string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" secret:"" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
+	S3SecretKey string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" secret:"" placeholder:"KEY" help:"S3 secret key."`
 	S3PathStyle bool   `name:"s3-path-style" env:"FENCEGATE_S3_PATH_STYLE" default:"true" negatable:"" help:"Put the bucket into the path, not the host name."`
 	S3Prefix    string `name:"s3-prefix" env:"FENCEGATE_S3_PREFIX" default:".fencegate/" help:"Reserved key prefix below which blobs are kept in each bucket."`
 }
 
 func (f s3Flags) store() s3store.Config {
+	endpoint := f.S3Endpoint
+	if endpoint == "aws" {
+		endpoint = "" // the SDK's own choice for the region
+	}
 	return s3store.Config{
-		Endpoint: f.S3Endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
+		Endpoint: endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
 		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix,
 		AnswerTimeout: s3AnswerTimeout,
 	}

@@ -25,6 +25,7 @@ const (
 )
 
 type cli struct {
+	Serve   serveCmd   `cmd:"" help:"Serve a deployment: the gateway in front of your PostgreSQL, Redis and S3."`
 	Dev     devCmd     `cmd:"" help:"Run a gateway with a private PostgreSQL and Redis, for trying and developing."`
 	Demo    demoCmd    `cmd:"" help:"Play the pause: a worker is stopped past its lease and writes late, without fencing and with it."`
 	Migrate migrateCmd `cmd:"" help:"Bring the ledger (schema fence) of a database up to date, or tell how it stands."`

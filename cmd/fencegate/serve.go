@@ -4,98 +4,162 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"net/http"
-	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
-	"github.com/fencegate/fencegate/gateway"
+	"github.com/alecthomas/kong"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/stores/pgstore"
 )
 
-// drainTimeout bounds how long requests that are under way may take once the program was told to stop. It is longer
-// than a write may take (gateway.Config.WriteTimeout).
-const drainTimeout = 30 * time.Second
-
-// listenLoopback listens on a loopback address: without authentication nobody else may reach the gateway.
-func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w", addr, err)
-	}
-	if ip, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("--listen %s: without authentication the gateway listens on loopback only (127.0.0.1, [::1] or localhost)", addr)
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", addr)
-	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w (choose another address with --listen, or port 0 for a free one)", addr, err)
-	}
-	return l, nil
+type serveCmd struct {
+	Listen string `default:"127.0.0.1:8080" help:"Address to listen on; port 0 takes a free one. Beyond loopback only with --auth-file."`
+	databaseFlag
+	Migrate      bool          `help:"Bring the ledger up to date before serving. Several gateways may do so at once."`
+	RedisURL     string        `required:"" secret:"" placeholder:"URL" help:"Redis that keeps the leases: redis:// or rediss://, unix://, redis+sentinel://HOST:PORT?master_name=NAME, redis+cluster://HOST:PORT."`
+	BlobDir      string        `placeholder:"DIR" help:"Keep blobs in this directory. Gateways that share a ledger must share it."`
+	StartTimeout time.Duration `default:"30s" help:"How long to wait for PostgreSQL at the start."`
+	s3Flags
+	accessFlags
+	adminFlags
+	drainFlags
+	backendFlags
+	limitFlags
+	collectFlags
+	logFlags
 }
 
-// serve answers requests and collects blobs until the context ends or one of them fails, then lets the requests that
-// are under way finish.
-func serve(ctx context.Context, l net.Listener, a *assembly, limits limitFlags, ready func(url string)) error {
-	srv := gateway.NewServer(a, gateway.ServerConfig{MaxHeader: limits.MaxHeader, Log: a.log})
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	collected := make(chan struct{})
-	go func() {
-		defer close(collected)
-		if err := a.collector.Run(ctx); err != nil && ctx.Err() == nil {
-			stop(fmt.Errorf("collector: %w", err))
+// Help is shown below the flags of fencegate serve.
+func (serveCmd) Help() string {
+	return `Serves a deployment. The ledger must have been migrated (fencegate migrate up, or --migrate), and what is to be served
+protected (fencegate protect). SIGHUP reads the auth file and the certificates anew; SIGTERM drains.
+
+Blobs of objects are kept in S3 (--s3-endpoint, which is aws for AWS itself) or in a directory (--blob-dir).`
+}
+
+func (c *serveCmd) validate() error {
+	if (c.BlobDir == "") == (c.S3Endpoint == "") {
+		return errors.New("name where blobs are kept: --blob-dir, or --s3-endpoint (aws for AWS itself)")
+	}
+	if c.StartTimeout <= 0 {
+		return errors.New("--start-timeout must be positive")
+	}
+	return errors.Join(c.limitFlags.validate(), c.drainFlags.validate())
+}
+
+// Run serves until it is told to stop.
+func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	log := c.logger(std)
+	guard, err := newGuard(c.accessFlags, log)
+	if err != nil {
+		return err
+	}
+	l, err := c.listen(rc, guard)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	log.LogAttrs(rc, slog.LevelInfo, "configuration", effective(k)...)
+	if err := c.prepareLedger(rc, log); err != nil {
+		return err
+	}
+	p := parts{
+		databaseURL: c.DatabaseURL, redisURL: c.RedisURL, blobDir: c.BlobDir,
+		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
+	}
+	guard.protect(&p)
+	a, err := assemble(rc, p)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := a.Close(); err != nil {
+			log.Warn("close", "error", err)
 		}
 	}()
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
+	admin, err := c.adminFlags.serve(rc, a, log)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
 
-	url := "http://" + l.Addr().String()
-	if err := waitReady(ctx, url); err != nil {
-		stop(err)
-	} else {
-		ready(url)
-	}
-	var failed error
-	select {
-	case <-ctx.Done():
-	case failed = <-served:
-		stop(failed)
-	}
-	<-collected
-	a.Drain()
-	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	if err := srv.Shutdown(drain); err != nil {
-		// Whoever is still there is cut off; a write without an answer is settled by repeating it.
-		_ = srv.Close()
-	}
-	if cause := context.Cause(ctx); failed == nil && cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	return failed
+	s := newServer(a, l, c.limitFlags, c.drainFlags)
+	s.scheme = guard.scheme()
+	s.background["reload"] = func(ctx context.Context) error { return onHangup(ctx, guard.reload) }
+	return s.run(rc, func(url string) {
+		fmt.Fprintf(std.out, "fencegate is ready on %s\n", url)
+		log.Info("ready", "url", url)
+	})
 }
 
-// waitReady asks /readyz until it answers 200.
-func waitReady(ctx context.Context, url string) error {
-	client := http.Client{Timeout: 2 * time.Second}
-	defer client.CloseIdleConnections()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+// listen listens where the flags say, on loopback only when nobody is asked who he is.
+func (c *serveCmd) listen(ctx context.Context, g *guard) (net.Listener, error) {
+	if !g.authenticates() {
+		l, err := listenLoopback(ctx, c.Listen)
 		if err != nil {
+			return nil, fmt.Errorf("%w; name an auth file with --auth-file", err)
+		}
+		return l, nil
+	}
+	l, err := listen(ctx, "--listen", c.Listen)
+	if err != nil {
+		return nil, err
+	}
+	return g.listener(l), nil
+}
+
+// prepareLedger waits for PostgreSQL and makes sure that the ledger is one that this program can work with.
+func (c *serveCmd) prepareLedger(ctx context.Context, log *slog.Logger) error {
+	check := func(ctx context.Context) error { return checkSchema(ctx, c.DatabaseURL) }
+	if c.Migrate {
+		check = func(ctx context.Context) error {
+			done, err := pgstore.Migrate(ctx, c.DatabaseURL)
+			for _, m := range done {
+				log.Info("applied", "migration", m.Name)
+			}
+			if err != nil {
+				return err
+			}
+			return checkSchema(ctx, c.DatabaseURL)
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, c.StartTimeout)
+	defer cancel()
+	for told := false; ; told = true {
+		err := check(waiting)
+		if fence.CodeOf(err) != fence.CodeUnavailable || waiting.Err() != nil {
 			return err
 		}
-		if resp, err := client.Do(req); err == nil {
-			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
-				return nil
-			}
+		if !told {
+			log.Warn("waiting for PostgreSQL", "error", err)
 		}
 		select {
+		case <-waiting.Done():
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// onHangup calls f for each SIGHUP until the context ends.
+func onHangup(ctx context.Context, f func()) error {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
+			return nil
+		case <-hangup:
+			f()
 		}
 	}
 }
