@@ -3,7 +3,6 @@ package redislease
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"net/url"
 	"time"
 
@@ -11,33 +10,112 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// connectTimeout bounds the wait for a connection, new or free.
-const connectTimeout = 500 * time.Millisecond
+var errReplicas = errors.New("redis url: an option reads from replicas, which may not have heard of a lease yet")
 
-// Open makes a client for a redis://, rediss:// or unix:// URL. It does not connect yet. Timeouts and retries that
-// the URL names win over ours. The caller closes the client.
+const (
+	// connectTimeout bounds the wait for a connection, new or free.
+	connectTimeout = 500 * time.Millisecond
+	// topologyInterval is how old the client's map of a cluster may become. A node that refuses connections does not
+	// make the client look for its successor, so this bounds how long a fail-over goes unnoticed.
+	topologyInterval = time.Second
+	// sentinelPort is Sentinel's own default; go-redis assumes 6379.
+	sentinelPort = "26379"
+)
+
+// Open makes a client for a Redis URL. It does not connect yet; the caller closes the client. The URL is one of
+//
+//	redis://[user:password@]host[:6379][/db][?option=value&…]
+//	unix://[user:password@]/path/to/redis.sock[?db=n&option=value&…]
+//	redis+sentinel://[user:password@]host[:26379][/db]?master_name=name[&addr=host:port…][&username=user&password=password][&option=value…]
+//	redis+cluster://[user:password@]host[:6379][?addr=host:port…][&option=value…]
+//
+// With rediss in place of redis the connections, those to Sentinels too, use TLS. Of a Sentinel URL, user and password
+// before the host are those of the Sentinels, username and password behind it those of the Redis they watch. addr
+// names a further Sentinel or cluster node and may be repeated. The options are those of go-redis (dial_timeout,
+// read_timeout, pool_size, …); what the URL says of timeouts and retries wins over ours. Options that read from
+// replicas are refused: a replica may not have heard of a lease yet.
+//
+// An error says what is wrong with the URL and never quotes a password.
 func Open(rawURL string, config Config) (redis.UniversalClient, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	o, err := redis.ParseURL(rawURL)
+	u, err := parseURL(rawURL)
 	if err != nil {
-		// A url.Error quotes the URL, and its cause a part that may be the password.
-		var quoting *url.Error
-		if errors.As(err, &quoting) {
-			return nil, errors.New("redis url: it cannot be parsed; special characters in a password are percent-encoded")
-		}
-		return nil, fmt.Errorf("redis url: %w", err)
+		return nil, err
 	}
-	o.DialTimeout = cmp.Or(o.DialTimeout, connectTimeout)
-	o.PoolTimeout = cmp.Or(o.PoolTimeout, connectTimeout)
-	o.ReadTimeout = cmp.Or(o.ReadTimeout, config.CallTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, config.CallTimeout)
+	switch u.kind {
+	case sentinel:
+		return config.openSentinel(u.URL)
+	case cluster:
+		return config.openCluster(u.URL)
+	default:
+		return config.openSingle(u.URL)
+	}
+}
+
+func (c Config) openSingle(u *url.URL) (redis.UniversalClient, error) {
+	o, err := redis.ParseURL(u.String())
+	if err != nil {
+		return nil, explain(u, err)
+	}
+	c.tune(tunables{&o.DialTimeout, &o.PoolTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DisableIdentity})
 	o.MaxRetries = cmp.Or(o.MaxRetries, 2)
-	o.DialerRetries = cmp.Or(o.DialerRetries, 1)
-	// Without it a deadline does not reach the socket, and a hung server holds its callers.
-	o.ContextTimeoutEnabled = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return redis.NewClient(o), nil
+}
+
+func (c Config) openSentinel(u *url.URL) (redis.UniversalClient, error) {
+	if u.Port() == "" {
+		u.Host += ":" + sentinelPort
+	}
+	o, err := redis.ParseFailoverURL(u.String())
+	if err != nil {
+		return nil, explain(u, err)
+	}
+	if o.ReplicaOnly || o.RouteByLatency || o.RouteRandomly {
+		return nil, errReplicas
+	}
+	if o.MasterName == "" {
+		return nil, errors.New("redis url: a Sentinel URL needs master_name, the name under which the Sentinels know the primary")
+	}
+	c.tune(tunables{&o.DialTimeout, &o.PoolTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DisableIdentity})
+	o.MaxRetries = cmp.Or(o.MaxRetries, 2)
+	return redis.NewFailoverClient(o), nil
+}
+
+func (c Config) openCluster(u *url.URL) (redis.UniversalClient, error) {
+	o, err := redis.ParseClusterURL(u.String())
+	if err != nil {
+		return nil, explain(u, err)
+	}
+	if o.ReadOnly || o.RouteByLatency || o.RouteRandomly {
+		return nil, errReplicas
+	}
+	c.tune(tunables{&o.DialTimeout, &o.PoolTimeout, &o.ReadTimeout, &o.WriteTimeout, &o.DialerRetries, &o.ContextTimeoutEnabled, &o.DisableIdentity})
+	// MaxRetries stays off: a cluster client retries by itself, on the node that has the key by then.
+	o.ClusterStateReloadInterval = topologyInterval
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return redis.NewClusterClient(o), nil
+}
+
+// tunables are the options that every kind of client has.
+type tunables struct {
+	dial, pool, read, write *time.Duration
+	dialerRetries           *int
+	contextTimeout          *bool
+	noIdentity              *bool
+}
+
+func (c Config) tune(t tunables) {
+	*t.dial = cmp.Or(*t.dial, connectTimeout)
+	*t.pool = cmp.Or(*t.pool, connectTimeout)
+	*t.read = cmp.Or(*t.read, c.CallTimeout)
+	*t.write = cmp.Or(*t.write, c.CallTimeout)
+	*t.dialerRetries = cmp.Or(*t.dialerRetries, 1)
+	// Without it a deadline does not reach the socket, and a hung server holds its callers.
+	*t.contextTimeout = true
+	// Before 7.2 Redis answers it with an error, which would stand in the traces of each new connection.
+	*t.noIdentity = true
 }

@@ -1,6 +1,9 @@
 package redislease_test
 
 import (
+	"errors"
+	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,36 +14,122 @@ import (
 	"github.com/fencegate/fencegate/lease/redislease"
 )
 
-func TestOpen(t *testing.T) {
-	for _, url := range []string{"redis://localhost", "rediss://u:p@localhost:6380/3", "unix:///run/redis.sock"} {
-		client, err := redislease.Open(url, redislease.Config{})
-		if err != nil {
-			t.Fatalf("%s: %v", url, err)
-		}
-		o := client.(*redis.Client).Options()
-		if !o.ContextTimeoutEnabled || o.DialTimeout != 500*time.Millisecond || o.PoolTimeout != 500*time.Millisecond || o.MaxRetries != 2 ||
+func TestOpenSingleAndSentinel(t *testing.T) {
+	for _, url := range []string{
+		"redis://localhost", "rediss://u:p@localhost:6380/3", "unix:///run/redis.sock",
+		"redis+sentinel://localhost?master_name=m", "rediss+sentinel://u:p@a:1/3?master_name=m&addr=b:2&username=u&password=p",
+	} {
+		o := opened(t, url).(*redis.Client).Options()
+		if !o.ContextTimeoutEnabled || o.DialTimeout != 500*time.Millisecond || o.PoolTimeout != 500*time.Millisecond ||
+			o.ReadTimeout != time.Second || o.WriteTimeout != time.Second || o.MaxRetries != 2 || o.DialerRetries != 1 || !o.DisableIdentity ||
 			o.MaintNotificationsConfig.Mode != maintnotifications.ModeDisabled {
 			t.Errorf("%s: options %+v", url, o)
 		}
-		client.Close()
-	}
-	client, err := redislease.Open("redis://localhost?dial_timeout=2s", redislease.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if o := client.(*redis.Client).Options(); o.DialTimeout != 2*time.Second {
-		t.Errorf("the URL asked for a dial timeout of 2s, got %v", o.DialTimeout)
+		if tls := o.TLSConfig != nil; tls != strings.HasPrefix(url, "rediss") {
+			t.Errorf("%s: TLS is %v", url, tls)
+		}
+		if strings.Contains(url, "/3") && o.DB != 3 {
+			t.Errorf("%s: database %d", url, o.DB)
+		}
+		if strings.Contains(url, "username=u") && (o.Username != "u" || o.Password != "p") {
+			t.Errorf("%s: user %q", url, o.Username)
+		}
 	}
 }
 
-func TestOpenRefusesWithoutTellingThePassword(t *testing.T) {
-	for _, url := range []string{"redis://u:secret@host:port", "redis://:secret/x@host", "http://u:secret@host", "secret", "redis://u:secret@host?nonsense=1", "redis://u:secret%zz@host"} {
-		_, err := redislease.Open(url, redislease.Config{})
-		if err == nil {
+func TestOpenCluster(t *testing.T) {
+	for url, addrs := range map[string][]string{
+		"redis+cluster://localhost":                      {"localhost:6379"},
+		"redis+cluster://localhost/":                     {"localhost:6379"},
+		"rediss+cluster://u:p@[::1]:7000?addr=b:1":       {"[::1]:7000", "b:1"},
+		"redis+cluster://:p%40@a:7000?addr=b:1&addr=c:2": {"a:7000", "b:1", "c:2"},
+	} {
+		o := opened(t, url).(*redis.ClusterClient).Options()
+		if !slices.Equal(o.Addrs, addrs) {
+			t.Errorf("%s: addresses %q", url, o.Addrs)
+		}
+		if !o.ContextTimeoutEnabled || o.DialTimeout != 500*time.Millisecond || o.PoolTimeout != 500*time.Millisecond ||
+			o.ReadTimeout != time.Second || o.WriteTimeout != time.Second || o.MaxRetries != -1 || o.DialerRetries != 1 || !o.DisableIdentity ||
+			o.ReadOnly || o.MaintNotificationsConfig.Mode != maintnotifications.ModeDisabled {
+			t.Errorf("%s: options %+v", url, o)
+		}
+		if tls := o.TLSConfig != nil; tls != strings.HasPrefix(url, "rediss") {
+			t.Errorf("%s: TLS is %v", url, tls)
+		}
+		if strings.Contains(url, "%40") && o.Password != "p@" {
+			t.Errorf("%s: password %q", url, o.Password)
+		}
+	}
+}
+
+func TestOpenTakesTimeoutsFromTheURL(t *testing.T) {
+	for _, url := range []string{"redis://a?dial_timeout=2s", "redis+sentinel://a?dial_timeout=2s&master_name=m"} {
+		if o := opened(t, url).(*redis.Client).Options(); o.DialTimeout != 2*time.Second {
+			t.Errorf("%s: a dial timeout of %v", url, o.DialTimeout)
+		}
+	}
+	if o := opened(t, "redis+cluster://a?dial_timeout=2s").(*redis.ClusterClient).Options(); o.DialTimeout != 2*time.Second {
+		t.Errorf("cluster: a dial timeout of %v", o.DialTimeout)
+	}
+}
+
+func TestOpenKnowsSentinelsPort(t *testing.T) {
+	err := opened(t, "redis+sentinel://127.1.2.3?master_name=m").Ping(t.Context()).Err()
+	var dial *net.OpError
+	if !errors.As(err, &dial) || dial.Addr.String() != "127.1.2.3:26379" {
+		t.Errorf("it called %v", err)
+	}
+}
+
+func TestOpenRefusesAndSaysWhy(t *testing.T) {
+	for url, want := range map[string]string{
+		"http://u:secret@host":                               "begins with none of",
+		"secret":                                             "begins with none of",
+		"redis:localhost:6379":                               `"//" is missing`,
+		"redis://host/x":                                     `database number: "x"`,
+		"redis://host?nonsense=1":                            "unexpected option: nonsense",
+		"redis://host?read_timeout=soon":                     "invalid read_timeout",
+		"redis://host?a=b;c":                                 "options cannot be parsed",
+		"unix://":                                            "empty unix socket path",
+		"unix://run/redis.sock":                              "unix:///path",
+		"redis+sentinel://host":                              "needs master_name",
+		"redis+sentinel://u:secret@host?addr=b:1":            "needs master_name",
+		"redis+sentinel://host?master_name=m&addr=b":         "addr param: b",
+		"redis+sentinel://host?master_name=m&replica_only=1": "reads from replicas",
+		"redis+sentinel://host?master_name=m&route_randomly=0&route_randomly=1": "reads from replicas",
+		"redis+sentinel://a,b?master_name=m":                                    "addr=host:port",
+		"redis+sentinel://a:1,b:2?master_name=m":                                "addr=host:port",
+		"redis+cluster://host/1":                                                "one database",
+		"redis+cluster://host?db=1":                                             "one database",
+		"redis+cluster://host?route_by_latency=true":                            "reads from replicas",
+		"redis+cluster://host?read_only=true":                                   "reads from replicas",
+		"redis+cluster://host?master_name=m":                                    "unexpected option: master_name",
+
+		// The password is not encoded, or is not where it belongs.
+		"redis://u:secret@host:port":                            "percent-encoded",
+		"redis://:secret/x@host":                                "percent-encoded",
+		"redis://u:secret%zz@host":                              "percent-encoded",
+		"redis://u:1/secret@host":                               "percent-encoded",
+		"redis://u:1?secret@host":                               "percent-encoded",
+		"redis://u:1?secret=@host":                              "percent-encoded",
+		"redis://u:1#secret@host":                               "percent-encoded",
+		"unix://u:1/secret@/run/redis.sock":                     "percent-encoded",
+		"redis+sentinel://u:1/secret@host?master_name=m":        "percent-encoded",
+		"redis+sentinel://host?master_name=m&addr=u:secret@b:1": "percent-encoded",
+		"redis+sentinel://host?master_name=m&password=x&secret": "percent-encoded",
+		"redis+cluster://u:1?secret@host":                       "percent-encoded",
+		"redis+cluster://host?addr=u:secret@b:1":                "percent-encoded",
+		"redis://u:secret@host?nonsense=1":                      "unexpected option: nonsense",
+	} {
+		client, err := redislease.Open(url, redislease.Config{})
+		switch {
+		case err == nil:
+			client.Close()
 			t.Errorf("%s was accepted", url)
-		} else if strings.Contains(err.Error(), "secret") {
+		case strings.Contains(err.Error(), "secret"):
 			t.Errorf("the error tells the password: %v", err)
+		case !strings.Contains(err.Error(), want):
+			t.Errorf("%s: %v, want something about %s", url, err, want)
 		}
 	}
 }
@@ -59,4 +148,14 @@ func TestConfigIsChecked(t *testing.T) {
 	if _, err := redislease.New(nil, redislease.Config{}); err == nil {
 		t.Error("no client was accepted")
 	}
+}
+
+func opened(t *testing.T, url string) redis.UniversalClient {
+	t.Helper()
+	client, err := redislease.Open(url, redislease.Config{})
+	if err != nil {
+		t.Fatalf("%s: %v", url, err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client
 }
