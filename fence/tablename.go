@@ -1,6 +1,9 @@
 package fence
 
-import "strings"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // maxIdentifier is how long PostgreSQL keeps an identifier, in bytes: it cuts off the rest, and two names become one.
 const maxIdentifier = 63
@@ -11,6 +14,9 @@ type TableName struct{ Schema, Name string }
 // ParseTableName reads a table's name as SQL writes it: parts in quotes stand as they are (a quote is doubled), others
 // are folded to lower case; without a schema it is in public. What it accepts PostgreSQL reads the same way.
 func ParseTableName(s string) (TableName, error) {
+	if !utf8.ValidString(s) {
+		return TableName{}, badTable(s)
+	}
 	first, rest, err := identifier(s, s)
 	if err != nil {
 		return TableName{}, err

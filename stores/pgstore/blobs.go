@@ -41,14 +41,18 @@ func (s *Store) AbortStale(ctx context.Context, age time.Duration, limit int) (i
 func (s *Store) Collectable(ctx context.Context, grace time.Duration, limit int) ([]fence.Garbage, error) {
 	var list []fence.Garbage
 	err := s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
-		rows, err := conn.Query(ctx, `SELECT b.id::text, b.bucket, b.deletions::int FROM fence.blobs b
+		batch := &pgx.Batch{}
+		batch.Queue(`SELECT b.id::text, b.bucket, b.deletions::int FROM fence.blobs b
 		WHERE b.state IN ('garbage', 'aborted') AND b.state_at < now() - $1::interval
 		  AND NOT EXISTS (SELECT 1 FROM fence.objects o WHERE o.blob = b.id)
 		ORDER BY b.state_at LIMIT $2 FOR UPDATE OF b SKIP LOCKED`, grace, limit)
-		if err == nil {
-			list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[fence.Garbage])
-		}
-		return err
+		return s.sendOn(ctx, conn, batch, func(results pgx.BatchResults) error {
+			rows, err := results.Query()
+			if err == nil {
+				list, err = pgx.CollectRows(rows, pgx.RowToStructByPos[fence.Garbage])
+			}
+			return err
+		})
 	})
 	return list, classifyRead(err)
 }

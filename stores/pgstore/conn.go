@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -14,35 +14,50 @@ import (
 func (s *Store) read(ctx context.Context, sql string, args []any, dest ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
-	return classifyRead(s.withConn(ctx, func(conn *pgxpool.Conn) error { return conn.QueryRow(ctx, sql, args...).Scan(dest...) }))
+	return classifyRead(s.withConn(ctx, func(conn *pgxpool.Conn) error { return s.one(ctx, conn, sql, args, dest) }))
 }
 
 // query runs a statement that is a transaction of its own and returns one row.
 func (s *Store) query(ctx context.Context, sql string, args []any, dest ...any) error {
 	return s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
-		return conn.QueryRow(ctx, sql, args...).Scan(dest...)
+		return s.one(ctx, conn, sql, args, dest)
 	})
 }
 
 // exec runs a statement that is a transaction of its own and whose rows do not matter.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 	return s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
+		if s.cfg.Pooled {
+			batch := &pgx.Batch{}
+			batch.Queue(sql, args...)
+			return s.sendPooled(ctx, conn, batch, func(results pgx.BatchResults) error { _, err := results.Exec(); return err })
+		}
 		_, err := conn.Exec(ctx, sql, args...)
 		return err
 	})
 }
 
+// one runs a statement that returns one row.
+func (s *Store) one(ctx context.Context, conn *pgxpool.Conn, sql string, args, dest []any) error {
+	if !s.cfg.Pooled {
+		return conn.QueryRow(ctx, sql, args...).Scan(dest...)
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(sql, args...)
+	return s.sendPooled(ctx, conn, batch, func(results pgx.BatchResults) error { return results.QueryRow().Scan(dest...) })
+}
+
 // transact runs a transaction within its share of the connections, and within a time that outlasts the server's own
 // timeout for one statement.
-func (s *Store) transact(ctx context.Context, share *semaphore.Weighted, f func(context.Context, *pgxpool.Conn) error) error {
+func (s *Store) transact(ctx context.Context, within *share, f func(context.Context, *pgxpool.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.StatementTimeout+s.cfg.ConnectTimeout)
 	defer cancel()
 	waiting, stop := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
 	defer stop()
-	if err := share.Acquire(waiting, 1); err != nil {
+	if err := within.acquire(waiting); err != nil {
 		return fence.Wrap(fence.CodeOverloaded, err, "as many others as may wait for a lock do so already")
 	}
-	defer share.Release(1)
+	defer within.release()
 	return s.withConn(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn) })
 }
 
@@ -73,6 +88,10 @@ func (s *Store) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 		return conn, nil
 	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && s.pool.Stat().AcquiredConns() >= s.pool.Config().MaxConns:
 		return nil, fence.Wrap(fence.CodeOverloaded, err, "every database connection is busy")
+	case errors.Is(err, ErrPooler):
+		return nil, fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL cannot be used as it is configured")
+	case sqlState(err) == stateProtocol && !s.cfg.Pooled:
+		return nil, fence.Wrap(fence.CodeUnavailable, errors.Join(ErrPooler, err), "PostgreSQL cannot be used as it is configured")
 	}
 	return nil, fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
 }

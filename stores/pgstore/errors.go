@@ -39,6 +39,7 @@ const (
 	stateCanceled        = "57014"
 	stateExhausted       = "2200H"
 	stateRaised          = "P0001"
+	stateProtocol        = "08P01" // PgBouncer's for all that it refuses itself
 )
 
 // classify turns an error of the database into an outcome. An error that the server reported for the transaction
@@ -62,6 +63,16 @@ func classify(err error) error {
 		return fence.Wrap(fence.CodeOutcomeUnknown, err, "PostgreSQL ended the session: repeat with the same token to learn the outcome")
 	}
 	return classifyState(pg)
+}
+
+// classifyConnect gives the error of a connection its code when trying later may help: a server that is down, starting or
+// full, or a pooler that does not reach it. A wrong password or name stays as it is.
+func classifyConnect(err error) error {
+	state := sqlState(err)
+	if err == nil || state != "" && state != stateProtocol && state[:2] != "57" && state[:2] != "53" {
+		return err
+	}
+	return fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
 }
 
 // classifyRead is classify for statements that change nothing: their outcome is never open.

@@ -3,6 +3,7 @@ package pgstore_test
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -33,7 +34,11 @@ func newWorldAt(t testing.TB, url string) *world {
 	if _, err := pgstore.Migrate(ctx, url); err != nil {
 		t.Fatal(err)
 	}
-	s, err := pgstore.Open(pgstore.Config{URL: url})
+	cfg := pgstore.Config{URL: url}
+	if throughPgBouncer(t) {
+		cfg.URL, cfg.Pooled = testenv.PgBouncer(t, url, "transaction"), true
+	}
+	s, err := pgstore.Open(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,6 +49,9 @@ func newWorldAt(t testing.TB, url string) *world {
 		INSERT INTO wallets VALUES (42, 'alice', 100); SELECT fence.protect('wallets', 'wallet:{id}')`)
 	return w
 }
+
+// throughPgBouncer tells whether the test runs as a part of TestThroughPgBouncer.
+func throughPgBouncer(t testing.TB) bool { return strings.HasPrefix(t.Name(), "TestThroughPgBouncer/") }
 
 func (w *world) connect() *pgx.Conn {
 	w.t.Helper()

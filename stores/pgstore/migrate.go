@@ -22,10 +22,10 @@ type Migration struct {
 }
 
 // Migrate brings the ledger's schema up to date and returns what it applied. Several may run at once: they wait for
-// each other.
+// each other. A schema newer than the program's own is left as it is. Behind a pooler it is ErrMigrateDirectly.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	var done []Migration
-	err := withGoose(ctx, url, true, func(_ *sql.DB, p *goose.Provider) error {
+	err := withGoose(ctx, url, func(p *goose.Provider) error {
 		results, err := p.Up(ctx)
 		for _, r := range results {
 			done = append(done, Migration{Version: r.Source.Version, Name: r.Source.Path, Applied: r.Error == nil})
@@ -35,43 +35,22 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	return done, err
 }
 
-// MigrationStatus lists the migrations and whether each has been applied. It changes nothing.
-func MigrationStatus(ctx context.Context, url string) ([]Migration, error) {
-	var list []Migration
-	err := withGoose(ctx, url, false, func(db *sql.DB, p *goose.Provider) error {
-		var applied int64
-		var exists bool
-		err := db.QueryRowContext(ctx, "SELECT to_regclass('fence.schema_version') IS NOT NULL").Scan(&exists)
-		if err == nil && exists {
-			applied, err = p.GetDBVersion(ctx)
-		}
-		if err != nil {
-			return err
-		}
-		for _, s := range p.ListSources() {
-			list = append(list, Migration{Version: s.Version, Name: s.Path, Applied: s.Version <= applied})
-		}
-		return nil
-	})
-	return list, err
-}
+// ErrMigrateDirectly is a URL that leads to a pooler: the lock that keeps two migrations apart belongs to a session.
+var ErrMigrateDirectly = errors.New("migrations need a direct connection, and this URL leads to a pooler such as PgBouncer: run fencegate migrate up with PostgreSQL's own URL")
 
-func withGoose(ctx context.Context, url string, create bool, f func(*sql.DB, *goose.Provider) error) (err error) {
-	if url == "" {
-		// libpq's default would be some database of the operating system's user.
-		return errors.New("migrate: no database URL")
-	}
-	config, err := pgx.ParseConfig(url)
+func withGoose(ctx context.Context, url string, f func(*goose.Provider) error) (err error) {
+	config, err := directConfig(url)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	config.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
+	if err := refusePooler(ctx, config); err != nil {
+		return fmt.Errorf("migrate: %w", err)
+	}
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
-	if create {
-		if err := createSchema(ctx, db); err != nil {
-			return fmt.Errorf("migrate: %w", err)
-		}
+	if err := createSchema(ctx, db); err != nil {
+		return fmt.Errorf("migrate: %w", err)
 	}
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
@@ -82,10 +61,35 @@ func withGoose(ctx context.Context, url string, create bool, f func(*sql.DB, *go
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := f(db, p); err != nil {
+	if err := f(p); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil
+}
+
+// refusePooler recognizes a pooler by the process id that it makes up for its clients, or by its refusal of settings.
+func refusePooler(ctx context.Context, config *pgx.ConnConfig) error {
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if sqlState(err) == stateProtocol {
+		return errors.Join(ErrMigrateDirectly, err)
+	}
+	if err != nil {
+		return classifyConnect(err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	pooled, err := Pooler(ctx, conn)
+	if err == nil && pooled {
+		err = ErrMigrateDirectly
+	}
+	return err
+}
+
+func directConfig(url string) (*pgx.ConnConfig, error) {
+	if url == "" {
+		// libpq's default would be some database of the operating system's user.
+		return nil, errors.New("no database URL")
+	}
+	return pgx.ParseConfig(url)
 }
 
 // createSchema makes the schema that goose keeps its own table in. Two that run at once may both find it missing.

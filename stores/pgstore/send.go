@@ -2,22 +2,57 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// send runs a batch as one implicit transaction: one Sync, so that all of it commits or none. read reads the results;
-// they count only once the Sync has been answered.
+// send runs a batch as one transaction and one round trip, within the writes' share of the connections. read reads the
+// results; they count only once the whole has been answered.
 func (s *Store) send(ctx context.Context, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
 	return s.transact(ctx, s.writes, func(ctx context.Context, conn *pgxpool.Conn) error {
-		results := conn.SendBatch(ctx, batch)
-		readErr := read(results)
-		// A deferred constraint fails here.
-		closeErr := results.Close()
-		if readErr != nil {
-			return readErr
-		}
-		return closeErr
+		return s.sendOn(ctx, conn, batch, read)
 	})
+}
+
+// sendOn is send on a connection. One Sync makes the batch an implicit transaction: all of it commits or none.
+func (s *Store) sendOn(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
+	if s.cfg.Pooled {
+		return s.sendPooled(ctx, conn, batch, read)
+	}
+	return readAll(conn.SendBatch(ctx, batch), read)
+}
+
+// sendPooled is sendOn behind a pooler. The transaction is explicit: its isolation can be pinned only by the statement
+// that begins it, since the session is another one each time and what others left in it is unknown.
+func (s *Store) sendPooled(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
+	whole := &pgx.Batch{}
+	whole.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	whole.Queue(s.preamble)
+	whole.QueuedQueries = append(whole.QueuedQueries, batch.QueuedQueries...)
+	whole.Queue("COMMIT")
+	err := readAll(conn.SendBatch(ctx, whole), func(results pgx.BatchResults) error {
+		for range 2 {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
+		return read(results)
+	})
+	if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
+		// The server skipped the COMMIT. A connection that is given back inside a transaction costs the pooler its session.
+		_, _ = conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
+}
+
+func readAll(results pgx.BatchResults, read func(pgx.BatchResults) error) error {
+	readErr := read(results)
+	// A deferred constraint fails here. No row is an answer, which counts only if the rest succeeds.
+	closeErr := results.Close()
+	if readErr != nil && (closeErr == nil || !errors.Is(readErr, pgx.ErrNoRows)) {
+		return readErr
+	}
+	return closeErr
 }

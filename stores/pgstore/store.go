@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"golang.org/x/sync/semaphore"
 )
+
+// LeastConns is the least bound of the pool, unless Config.MaxConns says otherwise.
+const LeastConns = 16
 
 // Config says how the store talks to PostgreSQL.
 type Config struct {
@@ -31,6 +32,13 @@ type Config struct {
 	// TableTTL is how long the description of a table is believed without asking again. Defaults to 5 s. A stale
 	// description never names a row wrongly: the binding's version is checked with each write.
 	TableTTL time.Duration
+	// Pooled says that the URL leads to a pooler that gives a session to each transaction (PgBouncer, pool_mode
+	// transaction). Nothing is then kept in a session: the settings go along with each transaction, and no statement is
+	// prepared. Defaults to false; a pooler that was not announced is refused with ErrPooler.
+	Pooled bool
+	// Tracer is told of every query, batch and connection; one that is a pgxpool.AcquireTracer too, of every wait for a
+	// connection. Defaults to none.
+	Tracer pgx.QueryTracer
 }
 
 func (c Config) withDefaults() Config {
@@ -57,8 +65,10 @@ type Store struct {
 	pool   *pgxpool.Pool
 	tables *tableCache
 	cfg    Config
+	// preamble sets, behind a pooler, what each transaction depends on.
+	preamble string
 	// Writes and grants wait for locks. Each has its share of the connections, and reads find the rest.
-	writes, grants *semaphore.Weighted
+	writes, grants *share
 }
 
 // Open makes a store. It does not connect yet: a database that is down is an error of each call, not of Open.
@@ -71,73 +81,25 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: read the database URL: %w", err)
 	}
-	pc.MaxConns = max(pc.MaxConns, 16)
+	pc.MaxConns = max(pc.MaxConns, LeastConns)
 	if cfg.MaxConns > 0 {
 		pc.MaxConns = cfg.MaxConns
 	}
 	pc.ConnConfig.ConnectTimeout = cfg.ConnectTimeout
-	pc.AfterConnect = checkSession
-	pc.AfterRelease = sessionIntact
-	for name, value := range sessionSettings(cfg) {
-		pc.ConnConfig.RuntimeParams[name] = value
-	}
+	pc.ConnConfig.Tracer = cfg.Tracer
+	configureSessions(pc, cfg)
 	pool, err := pgxpool.NewWithConfig(context.Background(), pc)
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
-	s := &Store{pool: pool, cfg: cfg}
-	s.writes, s.grants = semaphore.NewWeighted(max(1, int64(pc.MaxConns)*5/8)), semaphore.NewWeighted(max(1, int64(pc.MaxConns)/4))
+	s := &Store{pool: pool, cfg: cfg, preamble: preamble(cfg)}
+	s.writes, s.grants = newShare(max(1, int64(pc.MaxConns)*5/8)), newShare(max(1, int64(pc.MaxConns)/4))
 	s.tables = newTableCache(cfg.TableTTL, s.describeTable)
 	return s, nil
 }
 
 // Close waits for the calls under way and closes the connections.
 func (s *Store) Close() { s.pool.Close() }
-
-// sessionSettings pins what the guarantees depend on, against any default of the server, database or role.
-func sessionSettings(cfg Config) map[string]string {
-	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
-	return map[string]string{
-		"application_name":                    "fencegate",
-		"default_transaction_isolation":       "read committed",
-		"timezone":                            "UTC",
-		"datestyle":                           "ISO, YMD",
-		"intervalstyle":                       "postgres",
-		"bytea_output":                        "hex",
-		"extra_float_digits":                  "1",
-		"lock_timeout":                        ms(cfg.LockTimeout),
-		"statement_timeout":                   ms(cfg.StatementTimeout),
-		"idle_in_transaction_session_timeout": ms(cfg.LockTimeout),
-		// A peer that has vanished is noticed within half a minute (on TCP), and its locks are freed.
-		"tcp_keepalives_idle":     "10",
-		"tcp_keepalives_interval": "5",
-		"tcp_keepalives_count":    "4",
-	}
-}
-
-// checkSession refuses a session whose isolation was not pinned (a proxy may swallow settings) and raises a
-// synchronous_commit of off: an accepted write is durable.
-func checkSession(ctx context.Context, conn *pgx.Conn) error {
-	var isolation, sync string
-	err := conn.QueryRow(ctx, "SELECT current_setting('transaction_isolation'), current_setting('synchronous_commit')").Scan(&isolation, &sync)
-	if err != nil {
-		return err
-	}
-	if isolation != "read committed" {
-		return fmt.Errorf("the session's isolation is %s, not read committed", isolation)
-	}
-	if sync == "off" {
-		_, err = conn.Exec(ctx, "SET synchronous_commit = local")
-	}
-	return err
-}
-
-// sessionIntact tells whether a connection may serve another request: code of the user's own (a trigger) may have left
-// settings behind under which keys would be read differently.
-func sessionIntact(conn *pgx.Conn) bool {
-	pg := conn.PgConn()
-	return pg.ParameterStatus("TimeZone") == "UTC" && pg.ParameterStatus("DateStyle") == "ISO, YMD" && pg.ParameterStatus("IntervalStyle") == "postgres"
-}
 
 // Ready reports whether the ledger answers.
 func (s *Store) Ready(ctx context.Context) error {

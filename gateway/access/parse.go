@@ -1,0 +1,184 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/fencegate/fencegate/gateway"
+)
+
+// maxName is the longest name of a principal in bytes, as long as a holder's.
+const maxName = 256
+
+// Load reads a policy from a file. What is wrong with its content is a *FileError.
+func Load(path string) (*Policy, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read principals: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("read principals from %s: %w", path, err)
+	}
+	policy, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s:%w", path, err)
+	}
+	return policy, nil
+}
+
+// Parse reads a policy. It refuses what it does not know, what is said twice, and what could match nothing, with a
+// *FileError: a rule that is not understood must not be one that is silently ignored.
+func Parse(data []byte) (*Policy, error) {
+	body, err := document(data)
+	if err != nil {
+		return nil, err
+	}
+	r := reader{
+		policy: &Policy{byName: make(map[string]*Principal)},
+		named:  make(map[string]int), hashed: make(map[digest]hashPlace),
+	}
+	if err := r.file(body); err != nil {
+		return nil, err
+	}
+	return r.policy, nil
+}
+
+// CheckName tells whether a principal may be called name: 1 to 256 bytes of UTF-8 without control characters, and not
+// the name of everybody.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case len(name) > maxName:
+		return fmt.Errorf("a name has at most %d bytes, this one has %d", maxName, len(name))
+	case !utf8.ValidString(name):
+		return errors.New("the name is not UTF-8")
+	case strings.ContainsFunc(name, unicode.IsControl):
+		return errors.New("the name has a control character")
+	case name == gateway.Anonymous:
+		// Grants that were taken before there was authentication belong to this name.
+		return fmt.Errorf("%s is what everybody is called without authentication", gateway.Anonymous)
+	}
+	return nil
+}
+
+// reader builds a policy and remembers where things were said first.
+type reader struct {
+	policy *Policy
+	named  map[string]int // name to line
+	hashed map[digest]hashPlace
+}
+
+type hashPlace struct {
+	line  int
+	owner string
+}
+
+func (r *reader) file(body ast.Node) *FileError {
+	start := &token.Position{Line: 1, Column: 1}
+	fields, err := fieldsOf(body, "the file", start, "principals")
+	if err != nil {
+		return err
+	}
+	if len(fields) == 0 {
+		return errorAt(start, "the file needs the key principals")
+	}
+	entries, err := fields[0].list()
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := r.principal(entry, fields[0].at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *reader) principal(n ast.Node, at *token.Position) *FileError {
+	fields, err := fieldsOf(n, "a principal", at, "name", "secret_sha256", "admin", "allow")
+	p := &Principal{name: nameIn(n)}
+	if err != nil {
+		return err.of(p)
+	}
+	if p.name == "" && !given(fields, "name") {
+		return errorAt(positionOf(n, at), "the principal has no name")
+	}
+	for _, f := range fields {
+		if err := r.principalField(p, f); err != nil {
+			return err.of(p)
+		}
+	}
+	r.policy.principals = append(r.policy.principals, p)
+	r.policy.byName[p.name] = p
+	return nil
+}
+
+func (r *reader) principalField(p *Principal, f field) (err *FileError) {
+	switch f.key {
+	case "name":
+		err = r.name(f)
+	case "secret_sha256":
+		err = r.secrets(p, f)
+	case "admin":
+		p.admin, err = f.bool()
+	case "allow":
+		err = readRules(p, f)
+	}
+	return err
+}
+
+func (r *reader) name(f field) *FileError {
+	name, err := f.text(f.value)
+	if err != nil {
+		return err
+	}
+	if bad := CheckName(name.value); bad != nil {
+		return errorAt(name.at, "%s", bad)
+	}
+	if line, taken := r.named[name.value]; taken {
+		return errorAt(name.at, "the name is taken: line %d has it", line)
+	}
+	r.named[name.value] = name.at.Line
+	return nil
+}
+
+// nameIn finds the name of an entry before the entry is known to be good, so that an error above it can name it too.
+func nameIn(n ast.Node) string {
+	mapping, ok := n.(*ast.MappingNode)
+	if !ok {
+		return ""
+	}
+	for _, entry := range mapping.Values {
+		key, isKey := entry.Key.(*ast.StringNode)
+		name, isText := entry.Value.(*ast.StringNode)
+		if isKey && isText && key.Value == "name" {
+			return name.Value
+		}
+	}
+	return ""
+}
+
+func given(fields []field, key string) bool {
+	for _, f := range fields {
+		if f.key == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (e *FileError) of(p *Principal) *FileError {
+	e.Principal = p.name
+	return e
+}

@@ -1,0 +1,80 @@
+package pgstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/stores/pgstore"
+)
+
+func TestCheckSchema(t *testing.T) {
+	own := pgstore.SchemaVersion()
+	newer := fmt.Sprintf("INSERT INTO fence.schema_version (version_id, is_applied) VALUES (%d, true)", own+2)
+	for name, c := range map[string]struct {
+		change string // of a ledger that is up to date
+		want   error
+		says   string
+	}{
+		"Own":                 {"", nil, ""},
+		"NewerCompatible":     {newer, nil, ""},
+		"CompatibleToTheLast": {newer + fmt.Sprintf("; UPDATE fence.settings SET compatible_from = %d", own), nil, ""},
+		"NewerIncompatible":   {newer + fmt.Sprintf("; UPDATE fence.settings SET compatible_from = %d", own+1), pgstore.ErrSchemaNew, fmt.Sprintf("schema version %d or newer", own+1)},
+		"Older":               {fmt.Sprintf("DELETE FROM fence.schema_version WHERE version_id = %d", own), pgstore.ErrSchemaOld, "fencegate migrate up, or start with --migrate"},
+		"NoLedger":            {"DROP SCHEMA fence CASCADE", pgstore.ErrNoLedger, "fencegate migrate up"},
+		"Unfilled":            {"DELETE FROM fence.schema_version WHERE version_id > 0", pgstore.ErrNoLedger, "fencegate migrate up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			if c.change != "" {
+				w.exec(c.change)
+			}
+			err := pgstore.CheckSchema(t.Context(), w.url)
+			var schema *pgstore.SchemaError
+			switch {
+			case c.want == nil && err != nil:
+				t.Error(err)
+			case c.want != nil && (!errors.Is(err, c.want) || !errors.As(err, &schema) || schema.Program != own || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("%v, want %v and %q", err, c.want, c.says)
+			}
+		})
+	}
+}
+
+// A ledger that a newer program has migrated is left as it is, and told.
+func TestMigrateOnANewerSchema(t *testing.T) {
+	w := newWorld(t)
+	newest := pgstore.SchemaVersion() + 2
+	w.exec(fmt.Sprintf("INSERT INTO fence.schema_version (version_id, is_applied) VALUES (%d, true)", newest))
+	if done, err := pgstore.Migrate(t.Context(), w.url); err != nil || len(done) != 0 {
+		t.Errorf("migrate: %v %v", done, err)
+	}
+	list, err := pgstore.MigrationStatus(t.Context(), w.url)
+	if err != nil || len(list) != int(newest)-1 || list[len(list)-1].Version != newest || !strings.Contains(list[len(list)-1].Name, "newer") {
+		t.Errorf("status: %v %v", list, err)
+	}
+	for _, m := range list {
+		if !m.Applied {
+			t.Errorf("%s is not applied", m.Name)
+		}
+	}
+}
+
+func TestServerThatIsDownMayBeTriedLater(t *testing.T) {
+	server := testenv.PostgresServer(t)
+	down := server.URL("")
+	missing := server.URL("nowhere")
+	if err := pgstore.CheckSchema(t.Context(), missing); err == nil || fence.CodeOf(err) == fence.CodeUnavailable {
+		t.Errorf("a database that is not there: %v", err)
+	}
+	server.Kill()
+	if err := pgstore.CheckSchema(t.Context(), down); fence.CodeOf(err) != fence.CodeUnavailable {
+		t.Errorf("check: %v", err)
+	}
+	if _, err := pgstore.Migrate(t.Context(), down); fence.CodeOf(err) != fence.CodeUnavailable {
+		t.Errorf("migrate: %v", err)
+	}
+}
