@@ -46,6 +46,6 @@
 //     What remains unknown is settled by the client's repetition; an acquire that nobody can repeat is ended.
 //   - The client goes away: what was begun is finished without it. A grant whose id nobody will learn is ended.
 //   - The gateway dies: the lease expires after its TTL. A repetition of the same acquire gets the same grant.
-//   - A release ends the grant, then loses the locker: the tokens are void, the lease waits out its TTL or the
-//     repetition of the release.
+//   - A release ends the grant, then loses the locker: the tokens are void. The next acquire that finds the lease
+//     held for an ended grant drops it; so does the repetition of the release.
 package lease

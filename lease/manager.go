@@ -42,12 +42,13 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Manager acquires and keeps leases. It has no state of its own: any number of Managers may share one ledger,
+// Manager acquires and keeps leases. It has no state of its own but for Stats: any number of Managers may share one ledger,
 // whatever lockers they use. It is safe for concurrent use.
 type Manager struct {
 	locker Locker
 	ledger Ledger
 	config Config
+	counts
 }
 
 // NewManager makes a Manager.
