@@ -1,0 +1,72 @@
+package model
+
+import (
+	"bufio"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// search is one line of pass.txt or fail.txt.
+type search struct {
+	name string
+	// bounds are the property and the bounds of the search; switches break the protocol.
+	bounds, switches []string
+	long             bool
+}
+
+var (
+	nameRE = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	flagRE = regexp.MustCompile(`^-D[A-Z_]+(=[0-9]+)?$`)
+)
+
+func cases(t *testing.T, file string) []search {
+	t.Helper()
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var all []search
+	seen, long := map[string]bool{}, false
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		line, _, _ := strings.Cut(lines.Text(), "#")
+		line = strings.TrimSpace(line)
+		switch line {
+		case "":
+			continue
+		case "[long]":
+			long = true
+			continue
+		}
+		name, flags, ok := strings.Cut(line, ":")
+		if !ok || !nameRE.MatchString(name) || seen[name] {
+			t.Fatalf("%s:%d: not a case with a name of its own: %q", file, n, line)
+		}
+		seen[name] = true
+		c := search{name: name, long: long}
+		switches, bounds, broken := strings.Cut(flags, "|")
+		if !broken {
+			switches, bounds = "-", flags
+		}
+		c.bounds = strings.Fields(bounds)
+		if switches = strings.TrimSpace(switches); switches != "-" {
+			c.switches = strings.Fields(switches)
+		}
+		for _, flag := range append(append([]string{}, c.bounds...), c.switches...) {
+			if !flagRE.MatchString(flag) {
+				t.Fatalf("%s:%d: not a flag: %q", file, n, flag)
+			}
+		}
+		all = append(all, c)
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatalf("%s holds no cases", file)
+	}
+	return all
+}
