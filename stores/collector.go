@@ -28,6 +28,8 @@ type CollectorConfig struct {
 	// DownloadLimit is the longest time for which any gateway, or a URL it signed, gives a blob to a reader.
 	// Defaults to 1 h.
 	DownloadLimit time.Duration
+	// Observe is told what each of Run's passes did, and the error that ended it. Defaults to nobody.
+	Observe func(Swept, error)
 	// Log receives the errors of Run's passes. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -37,6 +39,9 @@ func (c CollectorConfig) withDefaults() CollectorConfig {
 	c.Grace = cmp.Or(c.Grace, 24*time.Hour)
 	c.UploadLimit = cmp.Or(c.UploadLimit, defaultUploadLimit)
 	c.DownloadLimit = cmp.Or(c.DownloadLimit, defaultDownloadLimit)
+	if c.Observe == nil {
+		c.Observe = func(Swept, error) {}
+	}
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
@@ -89,7 +94,11 @@ func (c *Collector) Run(ctx context.Context) error {
 		case <-wait.C:
 		}
 		swept, err := c.Sweep(ctx)
-		if err != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			continue
+		}
+		c.cfg.Observe(swept, err)
+		if err != nil {
 			c.cfg.Log.WarnContext(ctx, "collecting blobs stopped", "error", err, "aborted", swept.Aborted, "deleted", swept.Deleted)
 		}
 	}

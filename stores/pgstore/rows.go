@@ -96,12 +96,8 @@ func (s *Store) onTable(ctx context.Context, relation string, f func(*table) (fe
 
 // writeRow sends admit and change as one implicit transaction.
 func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence.Row, fence.Code, error) {
-	sql, args := changeSQL(t, w)
 	batch := &pgx.Batch{}
-	batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_row($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) v",
-		t.name, t.version, t.relation, t.shape, w.Row.Key, int64(w.Token), w.Principal, digestArg(rowDigest(w)), tokensArg(w.If.Match), tokensArg(w.If.NoneMatch))
-	batch.Queue(sql, args...)
-
+	queueRowWrite(batch, t, w)
 	var (
 		v       verdict
 		body    *string
@@ -128,6 +124,18 @@ func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence
 		row.JSON = json.RawMessage(*body)
 	}
 	return row, v.Code(), v.err(w.Access)
+}
+
+// queueAdmitAndChange queues mark and data, in this order and as two statements: the second needs a snapshot that is
+// newer than every write the first has waited for.
+func queueAdmitAndChange(batch *pgx.Batch, t *table, w fence.RowWrite) {
+	batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_row($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) v", admitRowArgs(t, w)...)
+	sql, args := changeSQL(t, w)
+	batch.Queue(sql, args...)
+}
+
+func admitRowArgs(t *table, w fence.RowWrite) []any {
+	return []any{t.name, t.version, t.relation, t.shape, w.Row.Key, int64(w.Token), w.Principal, digestArg(rowDigest(w)), tokensArg(w.If.Match), tokensArg(w.If.NoneMatch)}
 }
 
 // replayedRow answers a replay with the row as it stands now; a row that is gone leaves JSON empty.

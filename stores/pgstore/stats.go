@@ -19,7 +19,7 @@ func (s *Store) Stats() Stats {
 	return Stats{Pool: s.pool.Stat(), Writes: s.writes.stats(), Grants: s.grants.stats()}
 }
 
-// blobCountLimit is up to where CountBlobs counts one by one: some ten milliseconds of index entries.
+// blobCountLimit is up to where CountBlobs counts one by one: less than 100 ms of PostgreSQL's time for each state.
 const blobCountLimit = 100_000
 
 // BlobCounts is how many blobs the ledger knows, by state.

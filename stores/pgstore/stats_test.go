@@ -42,7 +42,7 @@ func TestCountBlobs(t *testing.T) {
 // A writer that waits for a lock is in its share; one for whom the share has no room waits for it.
 func TestStats(t *testing.T) {
 	w := newWorld(t)
-	s, err := pgstore.Open(pgstore.Config{URL: w.url, MaxConns: 2})
+	s, err := pgstore.Open(pgstore.Config{URL: w.url, MaxConns: 2, LockTimeout: 20 * time.Second, ConnectTimeout: 20 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestStats(t *testing.T) {
 		}()
 	}
 	want := pgstore.ShareStats{Size: 1, InUse: 1, Waiting: 1}
-	for deadline := time.Now().Add(time.Second); s.Stats().Grants != want; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(10 * time.Second); s.Stats().Grants != want; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%+v, want %+v", s.Stats().Grants, want)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/tracing"
 )
 
 // Config says where the S3 is and how it is used.
@@ -43,6 +44,8 @@ type Config struct {
 	AnswerTimeout time.Duration
 	// CallTimeout bounds a call with all its attempts, but for the body of a download. Defaults to 5 min.
 	CallTimeout time.Duration
+	// Tracer is told of the SDK's calls and their attempts. Defaults to nobody.
+	Tracer tracing.TracerProvider
 }
 
 const (
@@ -120,6 +123,9 @@ func newClient(ctx context.Context, c Config, h *awshttp.BuildableClient) (*s3.C
 		if b, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			// A client of the SDK's cannot close its connections.
 			o.HTTPClient = &http.Client{Transport: b.GetTransport(), CheckRedirect: sameMethodOnly}
+		}
+		if c.Tracer != nil {
+			o.TracerProvider = c.Tracer
 		}
 		o.UsePathStyle = c.PathStyle
 		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {

@@ -54,7 +54,7 @@ type sentPart struct {
 // sendParts sends part after part. With memory for a second buffer, one part is sent while the next is read.
 func (p *put) sendParts(ctx context.Context, upload *string, buf []byte) (parts []types.CompletedPart, err error) {
 	spare := buf
-	double := p.memory.TryAcquire(p.cfg.PartSize)
+	double := p.memory.tryAcquire(p.cfg.PartSize)
 	if double {
 		p.reserved += p.cfg.PartSize
 		spare = make([]byte, p.cfg.PartSize)

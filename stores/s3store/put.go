@@ -61,13 +61,13 @@ type put struct {
 }
 
 func (p *put) release() {
-	p.memory.Release(p.reserved)
+	p.memory.release(p.reserved)
 }
 
 // reserve waits for a share of the memory. An upload calls it once: one that waited for a second share while it
 // holds the first could wait for another that does the same.
 func (p *put) reserve(ctx context.Context, n int64) error {
-	if err := p.memory.Acquire(ctx, n); err != nil {
+	if err := p.memory.acquire(ctx, n); err != nil {
 		return failure(context.Cause(ctx), "wait for memory to store", p.bucket, p.id)
 	}
 	p.reserved = n

@@ -18,7 +18,6 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/stores"
@@ -28,7 +27,7 @@ import (
 type Store struct {
 	cfg    Config
 	http   *awshttp.BuildableClient
-	memory *semaphore.Weighted
+	memory *budget
 
 	mu  sync.Mutex
 	api *s3.Client // guarded by mu; nil until the first call that could read its configuration
@@ -42,7 +41,7 @@ func New(cfg Config) (*Store, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Store{cfg: cfg, http: newHTTP(cfg), memory: semaphore.NewWeighted(cfg.Memory)}, nil
+	return &Store{cfg: cfg, http: newHTTP(cfg), memory: newBudget(cfg.Memory)}, nil
 }
 
 // Close ends idle connections.
