@@ -26,6 +26,8 @@ const (
 	defaultMaxPath      = 16 << 10
 	defaultWriteTimeout = 15 * time.Second
 	defaultBodyLimit    = time.Hour
+
+	maxAcquireRate = 1e6
 )
 
 // Anonymous is the principal of everybody while no authentication is configured.
@@ -64,6 +66,11 @@ type Config struct {
 	MaxObject int64
 	// MaxMeta bounds the names and values of an object's X-Meta-* headers together, in bytes. Defaults to 8 KiB.
 	MaxMeta int
+	// AcquireRate is how many blocks of tokens (acquires, and calls for more tokens) one principal may draw a second
+	// from this gateway; further calls are rate-limited. Defaults to 0, any number.
+	AcquireRate float64
+	// AcquireBurst is how many it may draw at once. Defaults to those of ten seconds.
+	AcquireBurst int
 
 	// WriteTimeout bounds the reading of every body but an object's, and a write that has been read. Defaults to 15 s.
 	WriteTimeout time.Duration
@@ -94,8 +101,8 @@ func (c Config) validate() error {
 	switch {
 	case c.Leases == nil, c.Rows == nil, c.Objects == nil, c.Readiness == nil:
 		return errors.New("gateway: Leases, Rows, Objects and Readiness are required")
-	case c.MaxPath < 0, c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0:
-		return errors.New("gateway: a limit is negative")
+	case c.MaxPath < 0, c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0, c.AcquireBurst < 0, !(c.AcquireRate >= 0 && c.AcquireRate <= maxAcquireRate):
+		return errors.New("gateway: a limit is negative or out of range")
 	case c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0:
 		return errors.New("gateway: a time limit is negative")
 	}
@@ -106,6 +113,8 @@ func (c Config) validate() error {
 type Gateway struct {
 	cfg Config
 	mux http.Handler
+	// pace is nil without a limit.
+	pace *pace
 	// leaving is set by Leave, draining is done once Drain was called.
 	leaving     atomic.Bool
 	draining    context.Context
@@ -120,7 +129,11 @@ func New(cfg Config) (*Gateway, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg}
+	pace, err := newPace(cfg.AcquireRate, cfg.AcquireBurst)
+	if err != nil {
+		return nil, err
+	}
+	g := &Gateway{cfg: cfg, pace: pace}
 	g.draining, g.stopWaiting = context.WithCancel(context.Background())
 	g.mux = g.routes()
 	return g, nil

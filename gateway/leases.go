@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/lease"
@@ -34,6 +35,9 @@ func (g *Gateway) leaseEndpoint(rest string) (endpoint, error) {
 
 // acquire runs on the client's own context: a waiter that has left must not be served.
 func (g *Gateway) acquire(w http.ResponseWriter, r *http.Request, name string) error {
+	if err := g.pace.check(principalOf(r.Context()), time.Now()); err != nil {
+		return about(name, err)
+	}
 	f, err := g.readFields(w, r, "ttl", "wait", "holder", "acquire_id")
 	if err != nil {
 		return err
@@ -93,6 +97,9 @@ func (g *Gateway) renew(w http.ResponseWriter, r *http.Request, name string) err
 }
 
 func (g *Gateway) moreTokens(w http.ResponseWriter, r *http.Request, name string) error {
+	if err := g.pace.check(principalOf(r.Context()), time.Now()); err != nil {
+		return about(name, err)
+	}
 	ref, err := refOf(r, name)
 	if err != nil {
 		return err

@@ -6,8 +6,15 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/fencegate/fencegate/fence"
+)
+
+// What a refusal quotes of a request may be as long as the request.
+const (
+	maxDetail = 1000
+	maxField  = 200
 )
 
 // problem is the body of a refusal (RFC 9457).
@@ -45,7 +52,7 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	p := newProblem(e, traceID(ctx))
 	observationOf(ctx).Code = e.Code
-	g.logRefusal(ctx, p, err)
+	g.logRefusal(r, p, err)
 	g.drain(w, r)
 	h := w.Header()
 	if e.State != nil {
@@ -76,9 +83,9 @@ func refusalOf(err error) *fence.Error {
 func newProblem(e *fence.Error, trace string) problem {
 	out := outcomeOf(e.Code)
 	p := problem{
-		Code: publicCode(e.Code), Title: out.title, Status: out.status, Detail: e.Message,
+		Code: publicCode(e.Code), Title: out.title, Status: out.status, Detail: clip(e.Message, maxDetail),
 		Token: e.Token, Lease: e.Lease, First: e.First, Holder: e.Holder,
-		Field: e.Field, Constraint: e.Constraint,
+		Field: clip(e.Field, maxField), Constraint: e.Constraint,
 		Retryable: e.Code.Retryable(), TraceID: trace,
 	}
 	p.Type = "urn:fencegate:" + string(p.Code)
@@ -104,6 +111,17 @@ func publicCode(c fence.Code) fence.Code {
 		return fence.CodeInternal
 	}
 	return c
+}
+
+// clip cuts a text to at most so many bytes of whole characters and an ellipsis.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "…"
 }
 
 // retryAfter is in whole seconds, rounded up: a client that comes back early comes in vain.

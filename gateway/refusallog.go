@@ -1,14 +1,14 @@
 package gateway
 
 import (
-	"context"
 	"log/slog"
 	"net/http"
 )
 
 // logRefusal writes the one line about a refusal: INFO, or ERROR with the cause when the fault is on this side.
 // Ids, secrets and bodies are in neither.
-func (g *Gateway) logRefusal(ctx context.Context, p problem, cause error) {
+func (g *Gateway) logRefusal(r *http.Request, p problem, cause error) {
+	ctx := r.Context()
 	attrs := []slog.Attr{
 		slog.String("code", string(p.Code)), slog.Int("status", p.Status),
 		slog.String("principal", principalOf(ctx)), slog.String("trace_id", p.TraceID),
@@ -17,6 +17,10 @@ func (g *Gateway) logRefusal(ctx context.Context, p problem, cause error) {
 		if value != "" {
 			attrs = append(attrs, slog.String(name, value))
 		}
+	}
+	if principalOf(ctx) == "" {
+		// Nothing else tells who it was.
+		text("client", r.RemoteAddr)
 	}
 	text("resource", p.Resource)
 	text("lease", p.Lease)
