@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/fencegate/fencegate/gateway"
@@ -24,7 +26,7 @@ type adminServer struct {
 }
 
 // serve starts the operators' side, if it is wanted.
-func (f adminFlags) serve(ctx context.Context, a *assembly, log *slog.Logger) (*adminServer, error) {
+func (f adminFlags) serve(ctx context.Context, a *assembly, tell *telemetry, log *slog.Logger) (*adminServer, error) {
 	if f.AdminListen == "" {
 		return &adminServer{}, nil
 	}
@@ -36,17 +38,7 @@ func (f adminFlags) serve(ctx context.Context, a *assembly, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	mux := http.NewServeMux()
-	mux.Handle("/livez", a.Gateway)
-	mux.Handle("/readyz", a.Gateway)
-	if loopback {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
-	}
-	s := &adminServer{server: gateway.NewServer(mux, gateway.ServerConfig{Log: log}), served: make(chan struct{})}
+	s := &adminServer{server: gateway.NewServer(adminHandler(a.Gateway, tell.metrics.Handler(), loopback), gateway.ServerConfig{Log: log}), served: make(chan struct{})}
 	go func() {
 		defer close(s.served)
 		if err := s.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -55,6 +47,48 @@ func (f adminFlags) serve(ctx context.Context, a *assembly, log *slog.Logger) (*
 	}()
 	log.Info("operators' side", "url", "http://"+l.Addr().String())
 	return s, nil
+}
+
+// adminHandler serves health and metrics, and on loopback what lets one look into the process.
+func adminHandler(health, metrics http.Handler, loopback bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /livez", asLocal(health))
+	mux.Handle("GET /readyz", asLocal(health))
+	mux.Handle("GET /metrics", metrics)
+	if loopback {
+		// Without cmdline, which shows the secrets that were given as flags.
+		mux.Handle("/debug/pprof/", toLocal(pprof.Index))
+		mux.Handle("/debug/pprof/profile", toLocal(pprof.Profile))
+		mux.Handle("/debug/pprof/symbol", toLocal(pprof.Symbol))
+		mux.Handle("/debug/pprof/trace", toLocal(pprof.Trace))
+	}
+	return mux
+}
+
+// asLocal lets a probe reach the health of a gateway that listens to local clients only, such as one beside its worker
+// in a pod.
+func asLocal(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local := r.Clone(r.Context())
+		local.Host = "localhost"
+		local.Header.Del("Origin")
+		h.ServeHTTP(w, local)
+	})
+}
+
+// toLocal refuses requests for other hosts: a web page can make a name of its own lead to this machine.
+func toLocal(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), "80")
+		}
+		if local, err := isLoopback(host); err != nil || !local {
+			http.Error(w, "this is for local clients: 127.0.0.1, [::1] or localhost", http.StatusForbidden)
+			return
+		}
+		h(w, r)
+	})
 }
 
 // Close ends it; a scrape under way gets a second.

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/lease"
 	"github.com/fencegate/fencegate/lease/redislease"
@@ -36,29 +38,39 @@ type parts struct {
 	limits                limitFlags
 	collect               collectFlags
 	log                   *slog.Logger
+	telemetry             *telemetry // nil if nobody wants any
 	// loopbackOnly is for gateways that ask nobody who he is; authenticate is nil for them.
 	loopbackOnly bool
 	authenticate func(*http.Request) (gateway.Caller, error)
+	// logins counts the requests that authenticate refused, and those it did not look at; nil if it does not.
+	logins func() (failed, limited uint64)
 }
 
 // assembly is a gateway with what stands behind it.
 type assembly struct {
 	*gateway.Gateway
 	store     *pgstore.Store
+	redis     redis.UniversalClient
+	manager   *lease.Manager
+	s3        *s3store.Store // nil when blobs are in a directory
 	collector *stores.Collector
+	logins    func() (failed, limited uint64)
 	log       *slog.Logger
 	closers   []func() error
 }
 
 // assemble wires the backends into a gateway. The ledger must have been migrated: its id names the keys in Redis.
 func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
-	a := &assembly{log: p.log}
+	a := &assembly{log: p.log, logins: p.logins}
+	tell := cmp.Or(p.telemetry, &telemetry{})
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	if a.store, err = pgstore.Open(pgstore.Config{URL: p.databaseURL, LockTimeout: p.backends.LockTimeout}); err != nil {
+	if a.store, err = pgstore.Open(pgstore.Config{
+		URL: p.databaseURL, LockTimeout: p.backends.LockTimeout, Pooled: p.backends.PgBouncer, Tracer: tell.traces.database(),
+	}); err != nil {
 		return nil, err
 	}
 	a.closers = append(a.closers, func() error { a.store.Close(); return nil })
@@ -66,11 +78,10 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	leases, err := a.leases(p, cmp.Or(p.backends.RedisPrefix, "fencegate:"+id))
-	if err != nil {
+	if err := a.openLeases(p, tell, cmp.Or(p.backends.RedisPrefix, "fencegate:"+id)); err != nil {
 		return nil, err
 	}
-	blobs, err := a.blobs(p)
+	blobs, err := a.blobs(p, tell)
 	if err != nil {
 		return nil, err
 	}
@@ -80,38 +91,51 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.collector, err = stores.NewCollector(a.store, blobs, p.collect.collector(p.limits, p.log)); err != nil {
+	collect := p.collect.collector(p.limits, p.log)
+	if tell.metrics != nil {
+		collect.Observe = tell.metrics.Swept
+	}
+	if a.collector, err = stores.NewCollector(a.store, blobs, collect); err != nil {
 		return nil, err
 	}
 	cfg := p.limits.gateway()
-	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Readiness = leases, a.store, objects, a.store
+	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Readiness = a.manager, a.store, objects, a.store
 	cfg.LoopbackOnly, cfg.Authenticate, cfg.Log = p.loopbackOnly, p.authenticate, p.log
-	a.Gateway, err = gateway.New(cfg)
-	return a, err
+	tell.instrument(&cfg)
+	if a.Gateway, err = gateway.New(cfg); err != nil {
+		return nil, err
+	}
+	tell.watch(a)
+	return a, nil
 }
 
-func (a *assembly) leases(p parts, prefix string) (*lease.Manager, error) {
+func (a *assembly) openLeases(p parts, tell *telemetry, prefix string) (err error) {
 	cfg := redislease.Config{Prefix: prefix, CallTimeout: p.backends.RedisTimeout}
-	client, err := redislease.Open(p.redisURL, cfg)
-	if err != nil {
-		return nil, err
+	if a.redis, err = redislease.Open(p.redisURL, cfg); err != nil {
+		return err
 	}
-	a.closers = append(a.closers, client.Close)
-	locker, err := redislease.New(client, cfg)
-	if err != nil {
-		return nil, err
+	a.closers = append(a.closers, a.redis.Close)
+	if err := tell.traces.redis(a.redis); err != nil {
+		return err
 	}
-	return lease.NewManager(locker, a.store, lease.Config{})
+	locker, err := redislease.New(a.redis, cfg)
+	if err != nil {
+		return err
+	}
+	a.manager, err = lease.NewManager(locker, a.store, lease.Config{})
+	return err
 }
 
-func (a *assembly) blobs(p parts) (stores.Blobs, error) {
+func (a *assembly) blobs(p parts, tell *telemetry) (stores.Blobs, error) {
 	if p.s3.S3Endpoint != "" {
-		s3, err := s3store.New(p.s3.store())
-		if err != nil {
+		cfg := p.s3.store()
+		cfg.Tracer = tell.traces.s3()
+		var err error
+		if a.s3, err = s3store.New(cfg); err != nil {
 			return nil, err
 		}
-		a.closers = append(a.closers, s3.Close)
-		return s3, nil
+		a.closers = append(a.closers, a.s3.Close)
+		return a.s3, nil
 	}
 	dir, err := dirstore.New(p.blobDir)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const redacted = "xxxxx"
 
 // effective lists the flags of the command that was called with their values, whoever set them. Those tagged secret:""
-// are shown without their secrets.
+// are shown without their secrets, those tagged secret:"url" too where they are URLs.
 func effective(k *kong.Context) []slog.Attr {
 	var attrs []slog.Attr
 	for _, f := range k.Flags() {
@@ -21,7 +21,7 @@ func effective(k *kong.Context) []slog.Attr {
 			continue
 		}
 		value := fmt.Sprint(k.FlagValue(f))
-		if f.Tag.Has("secret") {
+		if f.Tag.Has("secret") && (f.Tag.Get("secret") != "url" || strings.Contains(value, "://")) {
 			value = redact(value)
 		}
 		attrs = append(attrs, slog.String(f.Name, value))

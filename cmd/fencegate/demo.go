@@ -83,7 +83,9 @@ func (c *demoCmd) private(rc *runContext, st *stage, dir string) (err error) {
 
 	ready := make(chan string, 1)
 	served := make(chan error, 1)
-	go func() { served <- newServer(env.assembly, l, dev.limitFlags, atOnce()).run(ctx, func(url string) { ready <- url }) }()
+	go func() {
+		served <- newServer(env.assembly, l, dev.limitFlags, atOnce()).run(ctx, func(url string) { ready <- url })
+	}()
 	select {
 	case err := <-served:
 		return err

@@ -37,17 +37,19 @@ type limitFlags struct {
 	MaxMeta       int           `default:"8192" help:"Largest X-Meta-* headers of an object together, in bytes."`
 	UploadLimit   time.Duration `default:"1h" help:"Longest upload of one object."`
 	DownloadLimit time.Duration `default:"1h" help:"Longest download of one object."`
+	AcquireRate   float64       `default:"0" help:"How many acquires a second one principal may make, after a burst of ten seconds' worth; further ones are told 429. Each new lease name costs the ledger a row for ever. 0 is any number."`
+	IdleTimeout   time.Duration `default:"2m" help:"How long a connection is kept between requests."`
 }
 
 func (f limitFlags) gateway() gateway.Config {
 	return gateway.Config{
 		MaxPath: f.MaxPath, MaxBody: f.MaxBody, MaxDepth: f.MaxDepth, MaxObject: f.MaxObject, MaxMeta: f.MaxMeta,
-		UploadLimit: f.UploadLimit, DownloadLimit: f.DownloadLimit,
+		UploadLimit: f.UploadLimit, DownloadLimit: f.DownloadLimit, AcquireRate: f.AcquireRate,
 	}
 }
 
 func (f limitFlags) validate() error {
-	if f.MaxPath < 1 || f.MaxBody < 1 || f.MaxDepth < 1 || f.MaxHeader < 4096 || f.MaxObject < 1 || f.MaxMeta < 0 || f.UploadLimit <= 0 || f.DownloadLimit <= 0 {
+	if f.MaxPath < 1 || f.MaxBody < 1 || f.MaxDepth < 1 || f.MaxHeader < 4096 || f.MaxObject < 1 || f.MaxMeta < 0 || f.UploadLimit <= 0 || f.DownloadLimit <= 0 || f.IdleTimeout <= 0 {
 		return errors.New("every limit must be positive, and --max-header at least 4096")
 	}
 	return nil
@@ -67,7 +69,7 @@ func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.Coll
 
 // s3Flags select a blob store on S3 in place of a directory.
 type s3Flags struct {
-	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
+	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" secret:"url" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
 	S3Region    string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
 	S3AccessKey string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" secret:"" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
 	S3SecretKey string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" secret:"" placeholder:"KEY" help:"S3 secret key."`

@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+
+	"github.com/fencegate/fencegate/gateway/access"
 )
 
 // accessFlags say who may do what, and how connections are protected.
@@ -34,6 +36,7 @@ type guard struct {
 	flags accessFlags
 	log   *slog.Logger
 	tls   atomic.Pointer[tls.Config] // nil without TLS
+	auth  *access.Authenticator      // nil without an auth file
 }
 
 func newGuard(f accessFlags, log *slog.Logger) (*guard, error) {
@@ -41,13 +44,18 @@ func newGuard(f accessFlags, log *slog.Logger) (*guard, error) {
 		return nil, err
 	}
 	g := &guard{flags: f, log: log}
-	if err := g.loadTLS(); err != nil {
+	config, policy, err := g.read()
+	if err == nil && policy != nil {
+		g.auth, err = access.New(access.Config{Policy: policy})
+	}
+	if err != nil {
 		return nil, err
 	}
+	g.tls.Store(config)
 	return g, nil
 }
 
-func (g *guard) authenticates() bool { return g.flags.AuthFile != "" }
+func (g *guard) authenticates() bool { return g.auth != nil }
 
 func (g *guard) scheme() string {
 	if g.flags.TLSCert != "" {
@@ -57,40 +65,66 @@ func (g *guard) scheme() string {
 }
 
 // protect makes a gateway ask who its callers are.
-func (g *guard) protect(p *parts) { p.loopbackOnly = !g.authenticates() }
-
-// reload reads the files again.
-func (g *guard) reload() {
-	err := g.loadTLS()
-	if err != nil {
-		g.log.Error("the files of access were not read again, what was in force stays", "error", err)
-		return
+func (g *guard) protect(p *parts) {
+	p.loopbackOnly = !g.authenticates()
+	if g.auth != nil {
+		p.authenticate = g.auth.Authenticate
+		p.logins = func() (failed, limited uint64) { return g.auth.Failed(), g.auth.Limited() }
 	}
-	g.log.Info("read the files of access again")
 }
 
-// loadTLS reads certificate, key and authorities, all or none.
-func (g *guard) loadTLS() error {
+// reload reads the files again, all or none.
+func (g *guard) reload() {
+	config, policy, err := g.read()
+	if err != nil {
+		g.log.Error("the auth file and certificates were not read again: the old ones stay in force", "error", err)
+		return
+	}
+	g.tls.Store(config)
+	if g.auth != nil {
+		g.auth.Replace(policy)
+	}
+	g.log.Info("read the auth file and certificates again")
+}
+
+// read reads what the flags name. What they do not name is nil.
+func (g *guard) read() (*tls.Config, *access.Policy, error) {
+	config, err := g.readTLS()
+	if err != nil || g.flags.AuthFile == "" {
+		return config, nil, err
+	}
+	policy, err := access.Load(g.flags.AuthFile)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--auth-file: %w", err)
+	}
+	for p := range policy.Principals() {
+		if p.Secrets() == 0 && g.flags.TLSClientCA == "" {
+			return nil, nil, fmt.Errorf("--auth-file %s: the principal %q has no secret_sha256, and without --tls-client-ca it cannot come with a certificate", g.flags.AuthFile, p.Principal())
+		}
+	}
+	return config, policy, nil
+}
+
+func (g *guard) readTLS() (*tls.Config, error) {
 	if g.flags.TLSCert == "" {
-		return nil
+		return nil, nil
 	}
 	cert, err := tls.LoadX509KeyPair(g.flags.TLSCert, g.flags.TLSKey)
 	if err != nil {
-		return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", g.flags.TLSCert, g.flags.TLSKey, err)
+		return nil, fmt.Errorf("--tls-cert %s, --tls-key %s: %w", g.flags.TLSCert, g.flags.TLSKey, err)
 	}
 	c := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}}
 	if g.flags.TLSClientCA != "" {
 		pem, err := os.ReadFile(g.flags.TLSClientCA)
 		if err != nil {
-			return fmt.Errorf("--tls-client-ca: %w", err)
+			return nil, fmt.Errorf("--tls-client-ca: %w", err)
 		}
 		c.ClientCAs, c.ClientAuth = x509.NewCertPool(), tls.VerifyClientCertIfGiven
 		if !c.ClientCAs.AppendCertsFromPEM(pem) {
-			return fmt.Errorf("--tls-client-ca %s: no certificate in it", g.flags.TLSClientCA)
+			return nil, fmt.Errorf("--tls-client-ca %s: no certificate in it", g.flags.TLSClientCA)
 		}
 	}
-	g.tls.Store(c)
-	return nil
+	return c, nil
 }
 
 // listener puts TLS around a listener, if there are certificates. Each connection uses those that are in force.

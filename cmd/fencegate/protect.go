@@ -37,18 +37,10 @@ func (c *protectCmd) Run(std *streams, rc *runContext) error {
 		return err
 	}
 	defer store.Close()
-	what := "table " + c.Table
-	if c.Bucket != "" {
-		what = "bucket " + c.Bucket
-		if c.Prefix != "" {
-			what += ", keys below " + c.Prefix
-		}
-		err = store.ProtectBucket(rc, c.Bucket, c.Prefix, c.Lease)
-	} else {
-		err = store.Protect(rc, c.Table, c.Lease)
+	b := binding{table: c.Table, bucket: c.Bucket, prefix: c.Prefix, template: c.Lease}
+	if err := b.protect(rc, store); err != nil {
+		return err
 	}
-	if err == nil {
-		fmt.Fprintf(std.out, "%s is protected by lease %s\n", what, c.Lease)
-	}
+	_, err = fmt.Fprintf(std.out, "%s is protected by lease %s\n", b, c.Lease)
 	return err
 }

@@ -76,6 +76,12 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
 	}
 	guard.protect(&p)
+	tell, err := startTelemetry(rc, c.adminFlags, log)
+	if err != nil {
+		return err
+	}
+	defer tell.Close()
+	p.telemetry = tell
 	a, err := assemble(rc, p)
 	if err != nil {
 		return err
@@ -85,7 +91,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 			log.Warn("close", "error", err)
 		}
 	}()
-	admin, err := c.adminFlags.serve(rc, a, log)
+	admin, err := c.adminFlags.serve(rc, a, tell, log)
 	if err != nil {
 		return err
 	}
@@ -93,6 +99,10 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 
 	s := newServer(a, l, c.limitFlags, c.drainFlags)
 	s.scheme = guard.scheme()
+	s.handler = tell.around(s.handler)
+	if task := tell.background(a, c.GCInterval); task != nil {
+		s.background["metrics"] = task
+	}
 	s.background["reload"] = func(ctx context.Context) error { return onHangup(ctx, guard.reload) }
 	return s.run(rc, func(url string) {
 		fmt.Fprintf(std.out, "fencegate is ready on %s\n", url)
@@ -118,23 +128,29 @@ func (c *serveCmd) listen(ctx context.Context, g *guard) (net.Listener, error) {
 
 // prepareLedger waits for PostgreSQL and makes sure that the ledger is one that this program can work with.
 func (c *serveCmd) prepareLedger(ctx context.Context, log *slog.Logger) error {
-	check := func(ctx context.Context) error { return checkSchema(ctx, c.DatabaseURL) }
-	if c.Migrate {
-		check = func(ctx context.Context) error {
-			done, err := pgstore.Migrate(ctx, c.DatabaseURL)
-			for _, m := range done {
-				log.Info("applied", "migration", m.Name)
-			}
-			if err != nil {
-				return err
-			}
-			return checkSchema(ctx, c.DatabaseURL)
-		}
+	err := c.checkSchema(ctx, log)
+	if !c.Migrate || !errors.Is(err, pgstore.ErrNoLedger) && !errors.Is(err, pgstore.ErrSchemaOld) {
+		return err
 	}
+	done, err := pgstore.Migrate(ctx, c.DatabaseURL)
+	for _, m := range done {
+		log.Info("applied", "migration", m.Name)
+	}
+	if err != nil {
+		return err
+	}
+	return c.checkSchema(ctx, log)
+}
+
+// checkSchema looks at the ledger, again and again while PostgreSQL is not there.
+func (c *serveCmd) checkSchema(ctx context.Context, log *slog.Logger) error {
+	const attempt = 3 * time.Second
 	waiting, cancel := context.WithTimeout(ctx, c.StartTimeout)
 	defer cancel()
 	for told := false; ; told = true {
-		err := check(waiting)
+		once, done := context.WithTimeout(waiting, attempt)
+		err := pgstore.CheckSchema(once, c.DatabaseURL)
+		done()
 		if fence.CodeOf(err) != fence.CodeUnavailable || waiting.Err() != nil {
 			return err
 		}

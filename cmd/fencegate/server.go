@@ -52,7 +52,7 @@ func newServer(a *assembly, l net.Listener, limits limitFlags, drain drainFlags)
 // run answers requests and runs the background tasks until the context ends or one of them fails, then lets the
 // requests that are under way finish. ready is called once writes can be served.
 func (s *server) run(told context.Context, ready func(url string)) error {
-	srv := gateway.NewServer(s.handler, gateway.ServerConfig{MaxHeader: s.limits.MaxHeader, Log: s.log})
+	srv := gateway.NewServer(s.handler, gateway.ServerConfig{MaxHeader: s.limits.MaxHeader, IdleTimeout: s.limits.IdleTimeout, Log: s.log})
 	ctx, stop := context.WithCancelCause(told)
 	defer stop(nil)
 	ended := make(chan error, len(s.background)+1)

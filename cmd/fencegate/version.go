@@ -1,26 +1,35 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 )
 
+// version is set by the linker of release and image builds (-X main.version=v1.2.3), which may have no repository to
+// take it from.
+var version string
+
 type versionCmd struct{}
 
-// Run prints the module's version, the revision it was built from, and Go's.
+// Run prints the version, the revision it was built from, and Go's.
 func (versionCmd) Run(std *streams) error {
-	version, revision := "(devel)", ""
-	if info, ok := debug.ReadBuildInfo(); ok {
-		if info.Main.Version != "" {
-			version = info.Main.Version
-		}
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				revision = " " + s.Value
-			}
+	_, err := fmt.Fprintf(std.out, "fencegate %s %s %s/%s\n", programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return err
+}
+
+// programVersion is the version and, where it is known, the revision.
+func programVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return cmp.Or(version, "(devel)")
+	}
+	v := cmp.Or(version, info.Main.Version, "(devel)")
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			v += " " + s.Value
 		}
 	}
-	_, err := fmt.Fprintf(std.out, "fencegate %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return err
+	return v
 }

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestAdminListener(t *testing.T) {
+	s := startServing(t)
+	for name, c := range map[string]struct {
+		method, path string
+		headers      []string
+		status       int
+		says         string
+	}{
+		"Livez":                {"GET", "/livez", nil, 200, "ok"},
+		"Readyz":               {"GET", "/readyz", nil, 200, "ok"},
+		"ProbeByPodAddress":    {"GET", "/readyz", []string{"Host: 10.1.2.3:8081"}, 200, "ok"},
+		"Metrics":              {"GET", "/metrics", nil, 200, "fencegate_build_info{"},
+		"NoWritesHere":         {"PATCH", "/v1/rows/wallets/42", nil, 404, ""},
+		"MetricsAreRead":       {"POST", "/metrics", nil, 405, ""},
+		"Profile":              {"GET", "/debug/pprof/goroutine?debug=1", nil, 200, "goroutine profile"},
+		"ProfileOfAnotherHost": {"GET", "/debug/pprof/goroutine?debug=1", []string{"Host: evil.example"}, 403, "local clients"},
+		// The command line holds the S3's secret key.
+		"NoCommandLine": {"GET", "/debug/pprof/cmdline", nil, 404, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answer, body := request(t, c.method, s.admin+c.path, "", c.headers...)
+			if answer.StatusCode != c.status || !strings.Contains(body, c.says) {
+				t.Errorf("%d, want %d and %q in %s", answer.StatusCode, c.status, c.says, body)
+			}
+		})
+	}
+	t.Run("NoMetricsBesideTheAPI", func(t *testing.T) { s.want(404, "GET", "/metrics", "") })
+	if code := s.stop(); code != 0 {
+		t.Errorf("exit %d: %s", code, s.log)
+	}
+}
+
+func TestNoProfilesBeyondLoopback(t *testing.T) {
+	w := httptest.NewRecorder()
+	adminHandler(http.NotFoundHandler(), http.NotFoundHandler(), false).
+		ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/debug/pprof/heap", nil))
+	if w.Code != 404 {
+		t.Errorf("%d", w.Code)
+	}
+}
