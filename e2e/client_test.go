@@ -98,6 +98,7 @@ func (c *client) try(ctx context.Context, method, path string, body io.Reader, h
 	if err != nil {
 		return reply{}, err
 	}
+	overheard.exchange(resp, content)
 	return reply{resp.StatusCode, resp.Header, content}, nil
 }
 
@@ -182,3 +183,5 @@ func (r reply) want(t testing.TB, code string) {
 		t.Fatalf("got %q, want %q: %v", got, code, r)
 	}
 }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }

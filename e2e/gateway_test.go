@@ -92,8 +92,17 @@ func startOn(t testing.TB, s servers, data string, args ...string) *program {
 // launch runs fencegate dev and does not wait. It is killed when the test ends. adjust may be nil.
 func launch(t testing.TB, data string, adjust func(*exec.Cmd), args ...string) *program {
 	t.Helper()
-	p := &program{t: t, data: data, ready: make(chan string, 1), done: make(chan struct{})}
-	p.cmd = exec.Command(binary, append([]string{"dev", "--listen=127.0.0.1:0", "--data=" + data}, args...)...)
+	p := &program{t: t, data: data}
+	p.launch(adjust, append([]string{"dev", "--listen=127.0.0.1:0", "--data=" + data}, args...)...)
+	return p
+}
+
+// launch runs a command that serves.
+func (p *program) launch(adjust func(*exec.Cmd), args ...string) {
+	t := p.t
+	t.Helper()
+	p.ready, p.done = make(chan string, 1), make(chan struct{})
+	p.cmd = exec.Command(binary, args...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = &p.stderr
 	if adjust != nil {
@@ -117,11 +126,11 @@ func launch(t testing.TB, data string, adjust func(*exec.Cmd), args ...string) *
 	}()
 	t.Cleanup(func() {
 		p.stop()
+		overheard.hears("fencegate "+args[0]+" of "+t.Name(), p.stderr.String())
 		if t.Failed() && p.stderr.String() != "" {
-			t.Logf("standard error of fencegate dev (process %d):\n%s", p.cmd.Process.Pid, p.stderr.String())
+			t.Logf("standard error of fencegate %s (process %d):\n%s", args[0], p.cmd.Process.Pid, p.stderr.String())
 		}
 	})
-	return p
 }
 
 // waitReady waits for the ready line.
@@ -130,9 +139,9 @@ func (p *program) waitReady() {
 	select {
 	case p.url = <-p.ready:
 	case <-p.done:
-		p.t.Fatalf("fencegate dev ended before it was ready: %v", p.cmd.ProcessState)
+		p.t.Fatalf("fencegate ended before it was ready: %v", p.cmd.ProcessState)
 	case <-time.After(patience):
-		p.t.Fatalf("fencegate dev is not ready after %v", patience)
+		p.t.Fatalf("fencegate is not ready after %v", patience)
 	}
 }
 
@@ -151,7 +160,7 @@ func (p *program) stop() int {
 	select {
 	case <-p.done:
 	case <-time.After(patience):
-		p.t.Errorf("fencegate dev did not stop within %v", patience)
+		p.t.Errorf("fencegate did not stop within %v", patience)
 		p.kill()
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -186,6 +195,7 @@ func runBinary(t testing.TB, env []string, args ...string) (stdout, stderr strin
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)
 	}
+	overheard.hears("fencegate "+strings.Join(args[:min(1, len(args))], "")+" of "+t.Name(), errs.String())
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
 

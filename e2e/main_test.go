@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/fencegate/fencegate/internal/testenv"
@@ -16,6 +17,9 @@ var binary string
 func TestMain(m *testing.M) {
 	if url := os.Getenv(uploaderURL); url != "" {
 		os.Exit(uploaderMain(url))
+	}
+	if plan := os.Getenv(faultsClientEnv); plan != "" {
+		os.Exit(faultsClientMain(plan))
 	}
 	os.Exit(buildAndTest(m))
 }
@@ -38,5 +42,10 @@ func buildAndTest(m *testing.M) int {
 		fmt.Fprintf(os.Stderr, "e2e: build: %v\n%s", err, out)
 		return 1
 	}
-	return testenv.Main(m)
+	code := testenv.Main(m)
+	if leaks := overheard.leaks(); len(leaks) > 0 {
+		fmt.Fprintf(os.Stderr, "e2e: secrets were said:\n%s\n", strings.Join(leaks, "\n"))
+		return max(code, 1)
+	}
+	return code
 }

@@ -98,6 +98,7 @@ func (w *wire) try(ctx context.Context, method, path, body string, headers ...st
 	}
 	defer resp.Body.Close()
 	read, err := io.ReadAll(resp.Body)
+	overheard.exchange(resp, read)
 	return response{method + " " + path, resp.StatusCode, resp.Header, string(read), time.Since(begun)}, err
 }
 

@@ -52,7 +52,7 @@ func Main(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return max(code, 1)
 	}
-	if err := goleak.Find(); err != nil {
+	if err := goleak.Find(leftBehind()...); err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return max(code, 1)
 	}
