@@ -7,7 +7,7 @@ TOOLS := $(CURDIR)/.cache/bin
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test deps testdeps tools lint fmt clean
+.PHONY: help build demo test soak mutants model fuzz deps testdeps tools lint fmt clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,25 @@ demo: deps build ## Watch a paused worker wake up and be refused; needs nothing 
 	bin/fencegate demo $(ARGS)
 
 test: deps testdeps tools ## Run all tests with the race detector, against real servers
-	go test -race -timeout 10m ./...
+	go test -race -timeout 15m ./...
+
+SEED     ?= 0
+SOAK     ?= 1h
+FUZZTIME ?= 10s
+
+soak: deps testdeps tools ## Disturb a deployment for an hour and check its history (SOAK=10m SEED=7)
+	go test -race -timeout 0 -count 1 -v -run 'TestFaults$$' ./e2e -args -faults.duration=$(SOAK) -faults.seed=$(SEED)
+
+MUTANTS ?= .
+mutants: deps testdeps tools ## Show that the checkers find mistakes: each is made on purpose (MUTANTS='NoSeal|Replay')
+	go test -race -tags mutants -timeout 30m -count 1 -v -run 'TestMutants/$(MUTANTS)' ./e2e
+
+model: testdeps ## Search the protocol's model with the larger bounds
+	go test ./e2e/model -count 1 -v -parallel 2 -timeout 90m -args -model.long
+
+fuzz: export SCRIPT = $(value run_fuzz)
+fuzz: ## Fuzz each parser for 10 s; longer with FUZZTIME=1m
+	@FUZZTIME=$(FUZZTIME) bash -euo pipefail -c "$$SCRIPT"
 
 lint: tools ## Check formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt): $$unformatted"; exit 1; fi
@@ -38,7 +56,7 @@ deps: export SCRIPT = $(value require)$(value require_servers)
 deps: ## Check for Go, PostgreSQL and Redis; install the missing servers with apt-get or brew
 	@bash -euo pipefail -c "$$SCRIPT"
 
-# The race detector needs a C compiler, the test of the README's commands curl.
+# The race detector and the model need a C compiler, the test of the README's commands curl.
 testdeps: export SCRIPT = $(value require)$(value require_testdeps)
 testdeps:
 	@bash -euo pipefail -c "$$SCRIPT"
@@ -121,4 +139,44 @@ if ! command -v curl >/dev/null && command -v apt-get >/dev/null; then
 fi
 command -v curl >/dev/null || fail "curl is missing: apt-get install curl, or brew install curl"
 has_compiler || fail "a C compiler is missing, which the race detector needs: apt-get install gcc libc6-dev, or xcode-select --install"
+
+install_missing() {  # program, Debian package, Homebrew package, what for
+	has_program "$1" && return
+	if command -v apt-get >/dev/null; then
+		echo "installing $2, $4, with apt-get"
+		as_root apt-get update -q
+		apt_install "$2"
+	elif command -v brew >/dev/null; then
+		echo "installing $3, $4, with brew"
+		brew install "$3"
+	fi
+	has_program "$1" || fail "$1 is missing, $4: apt-get install $2, or brew install $3"
+}
+
+# Debian's PgBouncer starts a service of the system's, which nobody here uses.
+has_program() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
+if ! has_program pgbouncer && command -v systemctl >/dev/null; then as_root systemctl mask pgbouncer.service >/dev/null 2>&1 || true; fi
+
+install_missing spin spin spin "which searches the protocol's model"
+install_missing pgbouncer pgbouncer pgbouncer "which the store is tested through"
+endef
+
+define run_fuzz
+# One instrumented binary for each package: go test would link one for each target.
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=
+for folder in $(grep -rl '^func Fuzz' --include='*_test.go' --exclude-dir=.cache . | xargs -n1 dirname | sort -u); do
+	go test -c -fuzz . -o "$work/fuzz" "$folder"
+	cache=$(go env GOCACHE)/fuzz/$(go list "$folder")
+	for target in $("$work/fuzz" -test.list '^Fuzz'); do
+		echo "$folder $target"
+		log=$(cd "$folder" && "$work/fuzz" -test.run '^$' -test.fuzz "^$target\$" -test.fuzztime "$FUZZTIME" -test.parallel 2 -test.fuzzcachedir "$cache" 2>&1) && continue
+		# At the end of its time Go itself may fail with its own deadline (go.dev/issue/75804).
+		if grep -q '^    context deadline exceeded$' <<<"$log" && ! grep -q 'Failing input' <<<"$log"; then continue; fi
+		echo "$log"
+		failed=1
+	done
+done
+[ -z "$failed" ]
 endef

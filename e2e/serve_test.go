@@ -213,7 +213,6 @@ func TestSecondSignalAborts(t *testing.T) {
 	c := p.client()
 	report := c.acquire("report:a", time.Minute)
 	body, feed := io.Pipe()
-	defer feed.Close()
 	ended := make(chan error, 1)
 	go func() {
 		_, err := c.try(t.Context(), http.MethodPut, "/v1/objects/reports/a", body, "X-Fence-Token", itoa(report.Token))
@@ -226,6 +225,7 @@ func TestSecondSignalAborts(t *testing.T) {
 	within(t, patience, "it leaves", func() bool { return strings.Contains(p.stderr.String(), `"msg":"leaving"`) })
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	<-p.done
+	feed.Close() // net/http tells of the lost connection once it has the rest of the body
 	if err := <-ended; err == nil {
 		t.Error("the upload got an answer")
 	}
