@@ -7,7 +7,7 @@ TOOLS := $(CURDIR)/.cache/bin
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test soak mutants model fuzz deps testdeps tools lint fmt clean
+.PHONY: help build install release demo test soak mutants model fuzz deps testdeps tools lint fmt clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,10 +15,26 @@ help: ## Show this help
 build: ## Build bin/fencegate
 	go build -o bin/fencegate ./cmd/fencegate
 
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+PREFIX    ?= /usr/local
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+install: ## Install bin/fencegate, which make build has made, into PREFIX/bin (/usr/local/bin)
+	@[ -x bin/fencegate ] || { echo "make: bin/fencegate is missing: make build, as yourself" >&2; exit 1; }
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 bin/fencegate "$(DESTDIR)$(PREFIX)/bin/fencegate"
+
+release: export SCRIPT = $(value release_archives)
+release: export RELEASE_VERSION = $(VERSION)
+release: export RELEASE_PLATFORMS = $(PLATFORMS)
+release: ## Build dist/: archives for linux and darwin, amd64 and arm64, and their SHA256SUMS
+	@bash -euo pipefail -c "$$SCRIPT"
+
 demo: deps build ## Watch a paused worker wake up and be refused; needs nothing that runs already
 	bin/fencegate demo $(ARGS)
 
 test: deps testdeps tools ## Run all tests with the race detector, against real servers
+	cd internal/composetest && go test -timeout 5m ./...
 	go test -race -timeout 15m ./...
 
 SEED     ?= 0
@@ -43,13 +59,15 @@ lint: tools ## Check formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	go vet ./...
 	GOOS=darwin go vet ./internal/localservers
+	go vet -tags mutants ./stores/pgstore ./e2e
 	"$(TOOLS)/staticcheck" ./...
+	cd internal/composetest && go vet ./... && "$(TOOLS)/staticcheck" ./...
 
 fmt: ## Format the Go files
 	gofmt -w .
 
 clean: ## Remove what make built; the data in .fencegate stays
-	rm -rf bin .cache
+	rm -rf bin dist .cache
 
 # $(value) hands the scripts below to the shell as they stand.
 deps: export SCRIPT = $(value require)$(value require_servers)
@@ -159,6 +177,33 @@ if ! has_program pgbouncer && command -v systemctl >/dev/null; then as_root syst
 
 install_missing spin spin spin "which searches the protocol's model"
 install_missing pgbouncer pgbouncer pgbouncer "which the store is tested through"
+endef
+
+# The same commit and the same Go give the same bytes: nothing of the builder's folder, clock, user or umask gets in.
+define release_archives
+tar=$(command -v gtar || command -v tar)
+"$tar" --version | grep -q GNU || { echo "make: GNU tar is needed (brew install gnu-tar)" >&2; exit 1; }
+checksum=(sha256sum)
+command -v sha256sum >/dev/null || checksum=(shasum -a 256)
+epoch=$(git log -1 --format=%ct 2>/dev/null || echo 0)
+rm -rf dist
+mkdir dist
+for platform in $RELEASE_PLATFORMS; do
+	name=fencegate_${RELEASE_VERSION#v}_${platform%/*}_${platform#*/}
+	echo "building $name"
+	mkdir "dist/$name"
+	env GOFLAGS= GOAMD64=v1 GOARM64=v8.0 CGO_ENABLED=0 GOOS="${platform%/*}" GOARCH="${platform#*/}" \
+		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$RELEASE_VERSION" -o dist/program ./cmd/fencegate
+	# A copy: the linker maps its output, whose time can change after it has ended, and tar takes that for a write.
+	install -m 755 dist/program "dist/$name/fencegate"
+	cp LICENSE README.md CHANGELOG.md "dist/$name/"
+	"$tar" -C dist --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --format=ustar -cf - "$name" | gzip -9n > "dist/$name.tar.gz"
+	rm -r "dist/$name"
+done
+rm dist/program
+cd dist
+"${checksum[@]}" ./*.tar.gz | sed 's# \./# #' > SHA256SUMS
+cat SHA256SUMS
 endef
 
 define run_fuzz

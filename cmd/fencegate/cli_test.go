@@ -96,3 +96,16 @@ func TestWriteEnv(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+func TestNoPartOfAPasswordIsShown(t *testing.T) {
+	const url = "postgres://user:12/hunter2@127.0.0.1:1/ledger"
+	for _, args := range [][]string{{"serve", "--redis-url=redis://127.0.0.1:1", "--blob-dir=" + t.TempDir()}, {"doctor", "--redis-url=redis://127.0.0.1:1"}, {"migrate", "status"}, {"protect", "t", "--lease=x"}} {
+		code, out, errs := command(t, append(args, "--database-url="+url)...)
+		if code == 0 || strings.Contains(out+errs, "hunter2") || !strings.Contains(out+errs, "%2F") {
+			t.Errorf("%s: exit %d:\n%s%s", args[0], code, out, errs)
+		}
+	}
+	if shown := redact(url); strings.Contains(shown, "hunter2") {
+		t.Errorf("shown as %s", shown)
+	}
+}

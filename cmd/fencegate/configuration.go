@@ -47,8 +47,8 @@ func redact(value string) string {
 
 func redactURL(value string) string {
 	u, err := url.Parse(value)
-	if err != nil {
-		return redacted
+	if err != nil || strings.Contains(u.EscapedPath(), "@") {
+		return redacted // what it has may be a part of the password
 	}
 	if _, has := u.User.Password(); has {
 		u.User = url.UserPassword(u.User.Username(), redacted)

@@ -213,7 +213,7 @@ func TestDoctorOfRedis(t *testing.T) {
 	})
 	t.Run("Replica", func(t *testing.T) {
 		server := testenv.RedisServer(t)
-		if err := redisClient(t, server.URL()).SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		if err := redisClient(t, server.URL()).Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 			t.Fatal(err)
 		}
 		_, lines := diagnose(t, "--database-url="+url, "--redis-url="+server.URL())

@@ -15,6 +15,9 @@ type databaseFlag struct {
 	DatabaseURL string `required:"" env:"FENCEGATE_DATABASE_URL" secret:"" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables."`
 }
 
+// Validate refuses a URL a part of whose password would be shown as something else.
+func (f databaseFlag) Validate() error { return passwordIsEscaped(f.DatabaseURL) }
+
 // backendFlags bound the waits for PostgreSQL and Redis, and name what is kept there.
 type backendFlags struct {
 	PgBouncer    bool          `name:"pgbouncer" help:"PostgreSQL is behind a pooler in transaction mode, such as PgBouncer."`

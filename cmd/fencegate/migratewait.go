@@ -18,9 +18,6 @@ const pauseBetweenTries = 200 * time.Millisecond
 // waitForPostgres returns once a connection can be made, or with the reason why none can: at once when waiting does not
 // help, else after limit. told hears of the first attempt that leads to waiting.
 func waitForPostgres(ctx context.Context, databaseURL string, limit time.Duration, told func(error)) error {
-	if err := passwordIsEscaped(databaseURL); err != nil {
-		return err
-	}
 	config, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		return err
