@@ -44,9 +44,11 @@ FUZZTIME ?= 10s
 soak: deps testdeps tools ## Disturb a deployment for an hour and check its history (SOAK=10m SEED=7)
 	go test -race -timeout 0 -count 1 -v -run 'TestFaults$$' ./e2e -args -faults.duration=$(SOAK) -faults.seed=$(SEED)
 
-MUTANTS ?= .
+MUTANTS  ?= .
+DURATION ?= 45s
+
 mutants: deps testdeps tools ## Show that the checkers find mistakes: each is made on purpose (MUTANTS='NoSeal|Replay')
-	go test -race -tags mutants -timeout 30m -count 1 -v -run 'TestMutants/$(MUTANTS)' ./e2e
+	go test -race -tags mutants -timeout 40m -count 1 -v -run 'TestMutants/$(MUTANTS)' ./e2e -args -mutants.duration=$(DURATION)
 
 model: testdeps ## Search the protocol's model with the larger bounds
 	go test ./e2e/model -count 1 -v -parallel 2 -timeout 90m -args -model.long

@@ -62,8 +62,12 @@ func (s *Store) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, erro
 			return err
 		}
 		err := s.retry(ctx, write)
-		if w.Op == fence.OpPut && !w.If.Absent && violates(err, t.keyConstraint) {
+		switch {
+		case w.Op == fence.OpPut && !w.If.Absent && violates(err, t.keyConstraint):
 			// A writer that goes round the gateway inserted the row in between: replace it.
+			err = s.retry(ctx, write)
+		case fence.CodeOf(err) == fence.CodeWriteSuppressed:
+			// A row that was absent can have come back before it was looked for. A trigger swallows the write again.
 			err = s.retry(ctx, write)
 		}
 		return code, err
