@@ -97,7 +97,7 @@ func TestAccess(t *testing.T) {
 			"a mark for a writer":   c.as("other").get("marks/rows/wallets/1"),
 			"write by the operator": c.as("operator").patch("wallets/1", g.Token, `{"balance":2}`),
 		} {
-			if r.code() != "forbidden" || r.mark() != -1 || strings.Contains(string(r.body), "wallet:1") {
+			if r.code() != "forbidden" || r.mark() != -1 || strings.Contains(string(r.body), "holder") || strings.Contains(string(r.body), "first_token") {
 				t.Errorf("%s: %v %v", what, r, r.header)
 			}
 		}
@@ -203,6 +203,21 @@ func TestClientCertificates(t *testing.T) {
 	if r, err := with(*foreign).try(t.Context(), http.MethodGet, "/v1/rows/wallets/1", nil); err == nil {
 		t.Errorf("a certificate of another authority got %v", r)
 	}
+	// Taking an authority out ends its clients, those that are connected too.
+	authority, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := os.ReadFile(filepath.Join(dir, "foreign.pem"))
+	replace := func(content []byte, ok bool) {
+		if err := os.WriteFile(filepath.Join(dir, "ca.pem"), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		hangup(t, p)
+		within(t, patience, "the authorities are read again", func() bool { return c.get("rows/wallets/1").ok() == ok })
+	}
+	replace(other, false)
+	replace(authority, true)
 	// The server's certificate is read again, too.
 	certificate(t, dir, "server", pkix.Name{CommonName: "renewed"}, ca)
 	hangup(t, p)

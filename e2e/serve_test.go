@@ -79,19 +79,24 @@ func TestServeRefusesToStart(t *testing.T) {
 		{"HalfOfTLS", "--tls-cert and --tls-key go together", []string{"--tls-cert=" + unreadable}},
 		{"NoCertificate", unreadable, []string{"--tls-cert=" + unreadable, "--tls-key=" + unreadable}},
 		{"ClientsWithoutTLS", "--tls-client-ca needs", []string{"--tls-client-ca=" + unreadable}},
-		{"TwoBlobStores", "name where blobs are kept", []string{"--s3-endpoint=http://127.0.0.1:1", "--blob-dir=" + t.TempDir()}},
+		{"TwoBlobStores", "blobs are kept in one place", []string{"--s3-endpoint=http://127.0.0.1:1", "--blob-dir=" + t.TempDir()}},
 		{"BadRedisURL", "redis url", []string{"--redis-url=http://127.0.0.1"}},
-		{"BadDatabaseURL", "cannot parse", []string{"--database-url=mysql://x", "--start-timeout=1s"}},
+		{"BadDatabaseURL", "--database-url cannot be parsed", []string{"--database-url=mysql://x", "--start-timeout=1s"}},
 		{"NoDatabase", "PostgreSQL", []string{"--database-url=postgres://127.0.0.1:1/x", "--start-timeout=500ms"}},
 		{"ImpossibleTime", "--drain-timeout", []string{"--drain-timeout=-1s"}},
 		{"NoTime", "drain-delay", []string{"--drain-delay=5"}},
 		{"GraceBelowUpload", "grace", []string{"--gc-grace=1s"}},
+		{"CollectingAllTheTime", "--gc-interval is at least", []string{"--gc-interval=1ns"}},
+		{"NoTimeForUploads", "--upload-limit is at least", []string{"--upload-limit=1ns"}},
+		{"NoTimeForLocks", "--lock-timeout is at least", []string{"--lock-timeout=0s"}},
+		{"EndlessLocks", "--lock-timeout is at most", []string{"--lock-timeout=999999h"}},
+		{"HalfOfTheKeys", "go together", []string{"--s3-endpoint=http://127.0.0.1:1", "--s3-access-key=x"}},
 		{"AdminWithoutPort", "--admin-listen", []string{"--admin-listen=localhost"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := launchServe(t, s, c.args...)
 			code := 1
-			if c.name == "NoTime" {
+			if c.name == "NoTime" || c.name == "BadDatabaseURL" {
 				code = 80 // the command line's own
 			}
 			p.endsWith(code, c.says)
@@ -115,6 +120,17 @@ func TestServeShowsItsConfiguration(t *testing.T) {
 	}
 	if strings.Contains(log, "hunter2") {
 		t.Errorf("a secret is in:\n%s", log)
+	}
+}
+
+// A SIGHUP that comes early reloads what is there, and a SIGTERM is obeyed.
+func TestSignalsWhileWaitingForPostgreSQL(t *testing.T) {
+	p := launchServe(t, servers{database: "postgres://127.0.0.1:1/x", redis: testenv.Redis(t)}, "--start-timeout=1m")
+	within(t, patience, "the gateway waits", func() bool { return strings.Contains(p.stderr.String(), "waiting for PostgreSQL") })
+	hangup(t, p)
+	within(t, patience, "it has read its files again", func() bool { return strings.Contains(p.stderr.String(), "again") })
+	if code := p.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 }
 
@@ -188,8 +204,11 @@ func TestDrain(t *testing.T) {
 		}
 		return err != nil
 	})
-	// Longer than the drain timeout, which is for requests that move no object.
-	time.Sleep(1500 * time.Millisecond)
+	// Reading the auth file again does not end it, and the upload outlasts the drain timeout, which is for requests that
+	// move no object.
+	hangup(t, p)
+	pause := time.NewTimer(1500 * time.Millisecond)
+	<-pause.C
 	if _, err := io.WriteString(feed, "and ended"); err != nil {
 		t.Fatal(err)
 	}

@@ -49,12 +49,35 @@ func (Everybody) May(Action) bool { return true }
 func allowed(r *http.Request, a Action) error {
 	caller := callerOf(r.Context())
 	if caller == nil || !caller.May(a) {
-		return fence.Errorf(fence.CodeForbidden, "this principal may not %s here", a.Verb)
+		return fence.Errorf(fence.CodeForbidden, "this principal may not %s %s", a.words(), a.target())
 	}
 	return nil
+}
+
+// target names what an action is about, as the caller did.
+func (a Action) target() string {
+	switch {
+	case a.Lease != "":
+		return "the lease " + a.Lease
+	case a.Table != "":
+		return "the table " + fence.TableName{Schema: a.Schema, Name: a.Table}.String()
+	}
+	return "the object " + a.Bucket + "/" + a.Key
 }
 
 func (a Action) with(v Verb) Action {
 	a.Verb = v
 	return a
+}
+
+// words are the verb in a sentence.
+func (a Action) words() string {
+	switch a.Verb {
+	case VerbLease:
+		return "take or keep"
+	case VerbAdmin:
+		return "break"
+	case VerbRead, VerbWrite:
+	}
+	return string(a.Verb)
 }

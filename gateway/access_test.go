@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -145,6 +146,53 @@ func TestLeave(t *testing.T) {
 	a := serve(t, nil)
 	a.gateway.Leave()
 	a.want(503, "GET", "/readyz", "")
-	a.want(200, "GET", "/livez", "")
+	if got := a.want(200, "GET", "/livez", ""); !got.Close {
+		t.Error("the connection is kept")
+	}
 	a.want(201, "POST", "/v1/leases/t:1", `{}`)
+}
+
+// Who may write a row and not read it is not shown the columns that it did not send.
+func TestWriterWithoutReadSeesNoRow(t *testing.T) {
+	a := serve(t, func(c *gateway.Config) {
+		c.Authenticate = func(*http.Request) (gateway.Caller, error) {
+			return caller{"writer", func(a gateway.Action) bool { return a.Verb != gateway.VerbRead }}, nil
+		}
+	})
+	token, _ := a.acquire("t:1")
+	for range 2 { // the second is a replay
+		if got := a.want(204, "PUT", "/v1/rows/t/1", `{"a":1}`, token); got.text != "" || got.Header.Get("X-Fence-Token") != "1000" {
+			t.Errorf("%v %q", got.Header, got.text)
+		}
+	}
+}
+
+// A method that the router does not know is answered to those only who may ask.
+func TestUnknownMethodNeedsCredentials(t *testing.T) {
+	a := serve(t, func(c *gateway.Config) {
+		c.Authenticate = func(*http.Request) (gateway.Caller, error) { return nil, nil }
+	})
+	for _, method := range []string{"FOO", "PROPFIND", "POST", "TRACE"} {
+		a.want(401, method, "/v1/rows/t/1", "")
+	}
+	a.want(405, "FOO", "/readyz", "")
+}
+
+// The line tells what was asked for: nothing was looked up that could.
+func TestForbiddenNamesWhatWasAsked(t *testing.T) {
+	a := serve(t, func(c *gateway.Config) {
+		c.Authenticate = func(*http.Request) (gateway.Caller, error) {
+			return caller{"worker-a", func(gateway.Action) bool { return false }}, nil
+		}
+	})
+	for path, want := range map[string]string{
+		"/v1/rows/Orders/1": "read the table public.orders", "/v1/objects/reports/a.csv": "read the object reports/a.csv", "/v1/leases/x:1": "read the lease x:1",
+	} {
+		if p := a.refused(403, "forbidden", "GET", path, ""); !strings.Contains(p.Detail, want) {
+			t.Errorf("%s: %s", path, p.Detail)
+		}
+		if log := a.log.String(); !strings.Contains(log, want) {
+			t.Errorf("%q is not in %s", want, log)
+		}
+	}
 }

@@ -25,6 +25,10 @@ func (g *Gateway) logRefusal(r *http.Request, p problem, cause error) {
 	text("resource", p.Resource)
 	text("lease", p.Lease)
 	text("holder", p.Holder)
+	if p.Status == http.StatusForbidden {
+		// What was asked for: nothing was looked up that could tell.
+		text("detail", p.Detail)
+	}
 	text("field", p.Field)
 	if p.Token != 0 {
 		attrs = append(attrs, slog.Int64("token", int64(p.Token)))

@@ -95,9 +95,14 @@ func (g *Gateway) routes() http.Handler {
 	// chi refuses a method it does not know before it looks at the path.
 	mux.MethodNotAllowed(g.handle(func(w http.ResponseWriter, r *http.Request) error {
 		for _, f := range families {
-			if f.has(wirePath(r.URL)) {
+			if !f.has(wirePath(r.URL)) {
+				continue
+			}
+			if f.public {
 				return f.serve(w, r)
 			}
+			g.observed(f.api, g.authenticated(g.handle(f.serve))).ServeHTTP(w, r)
+			return nil
 		}
 		return noPath(w, r)
 	}))

@@ -80,7 +80,7 @@ func (g *Gateway) writeRow(w http.ResponseWriter, r *http.Request, write fence.R
 	if err != nil {
 		return settled(err)
 	}
-	respondRow(w, r, write.Op, row)
+	respondRow(w, r, write, row)
 	return nil
 }
 
@@ -103,15 +103,16 @@ func (g *Gateway) readRowBody(w http.ResponseWriter, r *http.Request, write *fen
 	return nil
 }
 
-// respondRow answers a write. A replay is answered as the first time, with the row as it stands now.
-func respondRow(w http.ResponseWriter, r *http.Request, op fence.Op, row fence.Row) {
+// respondRow answers a write. A replay is answered as the first time, with the row as it stands now. Who may write a row
+// and not read it is not shown the columns that it did not send.
+func respondRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite, row fence.Row) {
 	h := w.Header()
 	setState(h, row.State)
 	if row.Replayed {
 		h.Set(headerReplayed, "true")
 	}
 	switch {
-	case op == fence.OpDelete || row.JSON == nil:
+	case write.Op == fence.OpDelete || row.JSON == nil || !mayRead(r, write.Row):
 		w.WriteHeader(http.StatusNoContent)
 	case prefersMinimal(r.Header):
 		respondMinimal(w)
@@ -119,6 +120,11 @@ func respondRow(w http.ResponseWriter, r *http.Request, op fence.Op, row fence.R
 		applyNumbers(h, r.Header)
 		respondJSON(w, statusOfWrite(row.Created), row.JSON)
 	}
+}
+
+func mayRead(r *http.Request, name fence.RowName) bool {
+	t, err := fence.ParseTableName(name.Table)
+	return err == nil && allowed(r, Action{Verb: VerbRead, Schema: t.Schema, Table: t.Name}) == nil
 }
 
 func respondMinimal(w http.ResponseWriter) {

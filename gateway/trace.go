@@ -27,6 +27,10 @@ func (g *Gateway) traced(next http.Handler) http.Handler {
 			id = hex.EncodeToString(random[:])
 		}
 		w.Header().Set("X-Trace-Id", id)
+		if g.leaving.Load() {
+			// Connections end while nobody uses them, rather than under the next request.
+			w.Header().Set("Connection", "close")
+		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), traceKey{}, id)))
 	})
 }

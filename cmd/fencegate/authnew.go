@@ -42,7 +42,7 @@ func (c *authNewCmd) Run(std *streams) error {
 	}
 	random := make([]byte, secretBytes)
 	_, _ = rand.Read(random) // never fails
-	secret := "fg_" + base64.RawURLEncoding.EncodeToString(random)
+	secret := access.GeneratedPrefix + base64.RawURLEncoding.EncodeToString(random)
 	entry, err := c.entry(secret)
 	if err != nil {
 		return err

@@ -105,7 +105,29 @@ func TestNoPartOfAPasswordIsShown(t *testing.T) {
 			t.Errorf("%s: exit %d:\n%s%s", args[0], code, out, errs)
 		}
 	}
-	if shown := redact(url); strings.Contains(shown, "hunter2") {
-		t.Errorf("shown as %s", shown)
+	for _, args := range [][]string{{"serve", "--redis-url=redis://127.0.0.1:1", "--blob-dir=" + t.TempDir()}, {"doctor", "--redis-url=redis://127.0.0.1:1"}, {"migrate", "up"}} {
+		for _, dsn := range []string{"host=127.0.0.1 password = hunter2 sslmode=bogus", "PASSWORD=hunter2 sslmode=bogus", "postgres://u:hunter2@h:port/d", "postgres://u:hunter2%zz@h/d", "hunter2"} {
+			if code, out, errs := command(t, append(args, "--database-url="+dsn)...); code == 0 || strings.Contains(out+errs, "hunter2") {
+				t.Errorf("%s with %s: exit %d:\n%s%s", args[0], dsn, code, out, errs)
+			}
+		}
+	}
+	for shown, secret := range map[string]string{
+		"postgres://u:xxxxx@h/d?sslmode=disable":                     "postgres://u:hunter2@h/d?sslmode=disable",
+		"redis+sentinel://h?addr=b%3A1&master_name=m&password=xxxxx": "redis+sentinel://h?master_name=m&addr=b:1&password=hunter2",
+		"redis://xxxxx@h":                  "redis://hunter2@h",
+		"postgres://u@h/d?options=xxxxx":   "postgres://u@h/d?options=-c%20app.jwt%3Dhunter2",
+		"redis://h?PASSWORD=xxxxx":         "redis://h?PASSWORD=hunter2",
+		"host=h port=5432 dbname=d user=u": "host=h user=u dbname=d password=hunter2",
+		"":                                 "",
+	} {
+		if got := redact(secret); got != shown {
+			t.Errorf("%s is shown as %s, want %s", secret, got, shown)
+		}
+	}
+	for _, secret := range []string{url, "hunter2", "postgres://u:1#hunter2@h/d", "postgres://u:1?hunter2@h/d", "redis://u:1?hunter2@h", "https://u:1#hunter2@minio", "user:hunter2@minio:9000", "redis+sentinel://h?addr=u:hunter2@b:1"} {
+		if got := redact(secret); strings.Contains(got, "hunter2") {
+			t.Errorf("%s is shown as %s", secret, got)
+		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 const redacted = "xxxxx"
 
 // effective lists the flags of the command that was called with their values, whoever set them. Those tagged secret:""
-// are shown without their secrets, those tagged secret:"url" too where they are URLs.
+// are shown without their secrets.
 func effective(k *kong.Context) []slog.Attr {
 	var attrs []slog.Attr
 	for _, f := range k.Flags() {
@@ -21,7 +21,7 @@ func effective(k *kong.Context) []slog.Attr {
 			continue
 		}
 		value := fmt.Sprint(k.FlagValue(f))
-		if f.Tag.Has("secret") && (f.Tag.Get("secret") != "url" || strings.Contains(value, "://")) {
+		if f.Tag.Has("secret") && value != "aws" {
 			value = redact(value)
 		}
 		attrs = append(attrs, slog.String(f.Name, value))
@@ -45,20 +45,35 @@ func redact(value string) string {
 	return redacted
 }
 
+// redactURL keeps what is known to hold no secret.
 func redactURL(value string) string {
 	u, err := url.Parse(value)
-	if err != nil || strings.Contains(u.EscapedPath(), "@") {
+	if err != nil || strings.Contains(value, "#") || strings.Contains(u.EscapedPath()+u.RawQuery, "@") {
 		return redacted // what it has may be a part of the password
 	}
-	if _, has := u.User.Password(); has {
+	_, has := u.User.Password()
+	switch {
+	case has:
 		u.User = url.UserPassword(u.User.Username(), redacted)
+	case u.User != nil && !strings.HasPrefix(u.Scheme, "postgres"):
+		u.User = url.User(redacted)
 	}
 	query := u.Query()
 	for name := range query {
-		if strings.Contains(name, "pass") || strings.Contains(name, "secret") || strings.Contains(name, "key") {
+		if !harmlessParameter(name) {
 			query.Set(name, redacted)
 		}
 	}
 	u.RawQuery = query.Encode()
 	return u.String()
+}
+
+// harmlessParameter tells the parameters of a URL that hold no secret.
+func harmlessParameter(parameter string) bool {
+	switch parameter {
+	case "host", "port", "dbname", "user", "sslmode", "sslrootcert", "application_name", "connect_timeout", "target_session_attrs",
+		"master_name", "addr", "db", "protocol", "dial_timeout", "read_timeout", "write_timeout", "pool_size", "max_retries":
+		return true
+	}
+	return strings.HasPrefix(parameter, "pool_")
 }

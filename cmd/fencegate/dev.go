@@ -42,7 +42,7 @@ It listens on loopback only and asks nobody for a password.`
 
 // Run serves until it is told to stop.
 func (c *devCmd) Run(std *streams, rc *runContext) error {
-	if err := c.limitFlags.validate(); err != nil {
+	if err := errors.Join(c.backendFlags.validate(), c.limitFlags.validate(), c.collectFlags.validate()); err != nil {
 		return err
 	}
 	l, err := listenLoopback(rc, c.Listen)

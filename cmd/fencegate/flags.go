@@ -2,8 +2,13 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/url"
+	"strconv"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/stores"
@@ -15,8 +20,29 @@ type databaseFlag struct {
 	DatabaseURL string `required:"" env:"FENCEGATE_DATABASE_URL" secret:"" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables."`
 }
 
-// Validate refuses a URL a part of whose password would be shown as something else.
-func (f databaseFlag) Validate() error { return passwordIsEscaped(f.DatabaseURL) }
+// Validate refuses what is no URL of a database, without quoting it: pgx masks passwords in its errors as well as it can
+// find them. A URL a part of whose password would be shown as something else is refused too.
+func (f databaseFlag) Validate() error {
+	_, err := pgconn.ParseConfig(f.DatabaseURL)
+	if err == nil {
+		return passwordIsEscaped(f.DatabaseURL)
+	}
+	const text = "--database-url cannot be parsed; special characters of a password are percent-encoded in a URL and quoted in a keyword string"
+	var bad *pgconn.ParseConfigError
+	if cause := error(nil); errors.As(err, &bad) {
+		if cause = bad.Unwrap(); cause != nil && !quotes(cause) {
+			return fmt.Errorf("%s: %w", text, cause)
+		}
+	}
+	return errors.New(text)
+}
+
+// quotes tells whether an error repeats a part of what could not be parsed.
+func quotes(err error) bool {
+	var u *url.Error
+	var n *strconv.NumError
+	return errors.As(err, &u) || errors.As(err, &n)
+}
 
 // backendFlags bound the waits for PostgreSQL and Redis, and name what is kept there.
 type backendFlags struct {
@@ -51,17 +77,49 @@ func (f limitFlags) gateway() gateway.Config {
 	}
 }
 
-func (f limitFlags) validate() error {
-	if f.MaxPath < 1 || f.MaxBody < 1 || f.MaxDepth < 1 || f.MaxHeader < 4096 || f.MaxObject < 1 || f.MaxMeta < 0 || f.UploadLimit <= 0 || f.DownloadLimit <= 0 || f.IdleTimeout <= 0 {
-		return errors.New("every limit must be positive, and --max-header at least 4096")
+// atLeast refuses a time that is too short to make sense.
+func atLeast(flag string, d, least time.Duration) error {
+	if d < least {
+		return fmt.Errorf("%s is at least %v, not %v", flag, least, d)
 	}
 	return nil
+}
+
+func (f backendFlags) validate() error {
+	if f.LockTimeout > time.Hour {
+		return fmt.Errorf("--lock-timeout is at most 1h, not %v", f.LockTimeout)
+	}
+	return errors.Join(atLeast("--lock-timeout", f.LockTimeout, 10*time.Millisecond), atLeast("--redis-timeout", f.RedisTimeout, 10*time.Millisecond))
+}
+
+func (f limitFlags) validate() error {
+	for flag, bytes := range map[string]int64{
+		"--max-path": int64(f.MaxPath), "--max-body": f.MaxBody, "--max-depth": int64(f.MaxDepth), "--max-object": f.MaxObject,
+	} {
+		if bytes < 1 {
+			return fmt.Errorf("%s must be positive", flag)
+		}
+	}
+	switch {
+	case f.MaxHeader < 4096:
+		return errors.New("--max-header is at least 4096")
+	case f.MaxMeta < 0:
+		return errors.New("--max-meta is not negative")
+	case !(f.AcquireRate >= 0 && f.AcquireRate <= 1e6):
+		return errors.New("--acquire-rate is 0 (any number) to 1000000")
+	}
+	return errors.Join(atLeast("--upload-limit", f.UploadLimit, time.Second), atLeast("--download-limit", f.DownloadLimit, time.Second),
+		atLeast("--idle-timeout", f.IdleTimeout, time.Second))
 }
 
 // collectFlags say when superseded and abandoned blobs are deleted.
 type collectFlags struct {
 	GCGrace    time.Duration `name:"gc-grace" env:"FENCEGATE_GC_GRACE" default:"24h" help:"How long a superseded blob is kept. Must be longer than the longest upload and download."`
 	GCInterval time.Duration `name:"gc-interval" env:"FENCEGATE_GC_INTERVAL" default:"1m" help:"Time between two collections."`
+}
+
+func (f collectFlags) validate() error {
+	return errors.Join(atLeast("--gc-interval", f.GCInterval, 100*time.Millisecond), atLeast("--gc-grace", f.GCGrace, time.Second))
 }
 
 func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.CollectorConfig {
@@ -72,7 +130,7 @@ func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.Coll
 
 // s3Flags select a blob store on S3 in place of a directory.
 type s3Flags struct {
-	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" secret:"url" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
+	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" secret:"" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
 	S3Region    string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
 	S3AccessKey string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" secret:"" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
 	S3SecretKey string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" secret:"" placeholder:"KEY" help:"S3 secret key."`

@@ -1,15 +1,20 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"sync/atomic"
+	"time"
 
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/access"
 )
 
@@ -68,8 +73,51 @@ func (g *guard) scheme() string {
 func (g *guard) protect(p *parts) {
 	p.loopbackOnly = !g.authenticates()
 	if g.auth != nil {
-		p.authenticate = g.auth.Authenticate
+		p.authenticate = g.authenticate
 		p.logins = func() (failed, limited uint64) { return g.auth.Failed(), g.auth.Limited() }
+	}
+}
+
+// authenticate names the caller. A connection outlives the files that let it in: a certificate is verified anew for each
+// request, so that authorities that were taken out, and certificates that expire, let nobody in any more.
+func (g *guard) authenticate(r *http.Request) (gateway.Caller, error) {
+	if byCertificate := r.TLS != nil && len(r.TLS.PeerCertificates) > 0 && len(r.Header.Values("Authorization")) == 0; byCertificate {
+		intermediates := x509.NewCertPool()
+		for _, c := range r.TLS.PeerCertificates[1:] {
+			intermediates.AddCert(c)
+		}
+		_, err := r.TLS.PeerCertificates[0].Verify(x509.VerifyOptions{
+			Roots: g.tls.Load().ClientCAs, Intermediates: intermediates, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		})
+		if err != nil {
+			return nil, fence.Wrap(fence.CodeUnauthenticated, err, "the client certificate is not trusted any more")
+		}
+	}
+	return g.auth.Authenticate(r)
+}
+
+// reloadOn reads the files again at each signal until the returned function is called. That one does not wait for a
+// read that hangs: the program ends.
+func (g *guard) reloadOn(hangup <-chan os.Signal) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-hangup:
+				g.reload()
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		select {
+		case <-done:
+		case <-time.After(time.Second):
+		}
 	}
 }
 
@@ -84,7 +132,13 @@ func (g *guard) reload() {
 	if g.auth != nil {
 		g.auth.Replace(policy)
 	}
-	g.log.Info("read the auth file and certificates again")
+	principals := 0
+	if policy != nil {
+		for range policy.Principals() {
+			principals++
+		}
+	}
+	g.log.Info("read the auth file and certificates again", "principals", principals)
 }
 
 // read reads what the flags name. What they do not name is nil.

@@ -14,7 +14,7 @@ func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("--listen %s: %w", addr, err)
 	}
 	if !loopback {
-		return nil, fmt.Errorf("--listen %s: without authentication the gateway listens on loopback only (127.0.0.1, [::1] or localhost)", addr)
+		return nil, fmt.Errorf("--listen %s: without authentication the gateway listens on loopback only (127.0.0.1, [::1] or localhost); fencegate serve --auth-file lifts that", addr)
 	}
 	return listen(ctx, "--listen", addr)
 }

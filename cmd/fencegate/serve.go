@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/lease/redislease"
 	"github.com/fencegate/fencegate/stores/pgstore"
 )
 
@@ -43,13 +44,16 @@ Blobs of objects are kept in S3 (--s3-endpoint, which is aws for AWS itself) or 
 }
 
 func (c *serveCmd) validate() error {
-	if (c.BlobDir == "") == (c.S3Endpoint == "") {
+	switch {
+	case c.BlobDir == "" && c.S3Endpoint == "":
 		return errors.New("name where blobs are kept: --blob-dir, or --s3-endpoint (aws for AWS itself)")
+	case c.BlobDir != "" && (c.S3Endpoint != "" || c.S3AccessKey != ""):
+		return errors.New("blobs are kept in one place: give --blob-dir, or --s3-endpoint and its keys")
+	case (c.S3AccessKey == "") != (c.S3SecretKey == ""):
+		return errors.New("--s3-access-key and --s3-secret-key go together")
 	}
-	if c.StartTimeout <= 0 {
-		return errors.New("--start-timeout must be positive")
-	}
-	return errors.Join(c.limitFlags.validate(), c.drainFlags.validate())
+	return errors.Join(atLeast("--start-timeout", c.StartTimeout, time.Millisecond),
+		c.backendFlags.validate(), c.limitFlags.validate(), c.collectFlags.validate(), c.drainFlags.validate())
 }
 
 // Run serves until it is told to stop.
@@ -58,15 +62,25 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 		return err
 	}
 	log := c.logger(std)
+	// From here on to the end: by default a SIGHUP ends the program, and one may come at any time.
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
 	guard, err := newGuard(c.accessFlags, log)
 	if err != nil {
 		return err
 	}
+	stopReloading := guard.reloadOn(hangup)
+	defer stopReloading()
 	l, err := c.listen(rc, guard)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
+	// A URL that is refused is not shown: its secret may stand where none is looked for.
+	if _, err := redislease.Open(c.RedisURL, redislease.Config{}); err != nil {
+		return fmt.Errorf("--redis-url: %w", err)
+	}
 	log.LogAttrs(rc, slog.LevelInfo, "configuration", effective(k)...)
 	if err := c.prepareLedger(rc, log); err != nil {
 		return err
@@ -103,7 +117,6 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	if task := tell.background(a, c.GCInterval); task != nil {
 		s.background["metrics"] = task
 	}
-	s.background["reload"] = func(ctx context.Context) error { return onHangup(ctx, guard.reload) }
 	return s.run(rc, func(url string) {
 		fmt.Fprintf(std.out, "fencegate is ready on %s\n", url)
 		log.Info("ready", "url", url)
@@ -113,11 +126,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 // listen listens where the flags say, on loopback only when nobody is asked who he is.
 func (c *serveCmd) listen(ctx context.Context, g *guard) (net.Listener, error) {
 	if !g.authenticates() {
-		l, err := listenLoopback(ctx, c.Listen)
-		if err != nil {
-			return nil, fmt.Errorf("%w; name an auth file with --auth-file", err)
-		}
-		return l, nil
+		return listenLoopback(ctx, c.Listen)
 	}
 	l, err := listen(ctx, "--listen", c.Listen)
 	if err != nil {
@@ -151,6 +160,9 @@ func (c *serveCmd) checkSchema(ctx context.Context, log *slog.Logger) error {
 		once, done := context.WithTimeout(waiting, attempt)
 		err := pgstore.CheckSchema(once, c.DatabaseURL)
 		done()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if fence.CodeOf(err) != fence.CodeUnavailable || waiting.Err() != nil {
 			return err
 		}
@@ -159,23 +171,11 @@ func (c *serveCmd) checkSchema(ctx context.Context, log *slog.Logger) error {
 		}
 		select {
 		case <-waiting.Done():
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
 			return err
 		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// onHangup calls f for each SIGHUP until the context ends.
-func onHangup(ctx context.Context, f func()) error {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-hangup:
-			f()
 		}
 	}
 }

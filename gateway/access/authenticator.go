@@ -3,6 +3,7 @@ package access
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/x509/pkix"
 	"errors"
 	"fmt"
 	"net/http"
@@ -122,7 +123,7 @@ func (a *Authenticator) authenticate(r *http.Request) (*Principal, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.visitor(addressOf(r.RemoteAddr)).login(sha256.Sum256([]byte(presented)), a.cfg.Now())
+	return a.visitor(addressOf(r.RemoteAddr)).login(sha256.Sum256([]byte(presented)), isGenerated(presented), a.cfg.Now())
 }
 
 // byCertificate does not count against the limit: the certificate was verified, so there is nothing to guess.
@@ -130,12 +131,30 @@ func (a *Authenticator) byCertificate(r *http.Request) (*Principal, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
 		return nil, fence.Errorf(fence.CodeUnauthenticated, "this gateway needs credentials: Authorization: Bearer <secret>")
 	}
+	if ambiguous(r.TLS.VerifiedChains[0][0].Subject) {
+		return nil, fence.Errorf(fence.CodeUnauthenticated, "the subject of the client certificate has two names of one kind")
+	}
 	subject := r.TLS.VerifiedChains[0][0].Subject.String()
 	if p := a.policy.Load().Lookup(subject); p != nil {
 		return p, nil
 	}
 	// The subject is the caller's own, and whoever writes the file needs it in this very form.
 	return nil, fence.Errorf(fence.CodeUnauthenticated, "the subject of the client certificate, %q, is no principal of this gateway", subject)
+}
+
+// ambiguous finds what pkix.Name has room for once: of two common names it keeps the last, so that two subjects would be
+// one principal.
+func ambiguous(subject pkix.Name) bool {
+	single := map[string]int{"2.5.4.3": 0, "2.5.4.5": 0} // common name, serial number
+	for _, a := range subject.Names {
+		if n, is := single[a.Type.String()]; is {
+			if n == 1 {
+				return true
+			}
+			single[a.Type.String()]++
+		}
+	}
+	return false
 }
 
 func (a *Authenticator) visitor(from address) *visitor {

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"encoding/base64"
 	"net"
 	"net/netip"
 	"strings"
@@ -23,6 +24,16 @@ func bearer(lines []string) (string, error) {
 	}
 	return "", fence.Errorf(fence.CodeUnauthenticated,
 		"send the secret in one header line, Authorization: Bearer <secret>, with at most %d bytes", maxBearer).In("Authorization")
+}
+
+// GeneratedPrefix begins a generated secret, of 32 random bytes in base64url.
+const GeneratedPrefix = "fg_"
+
+// isGenerated tells whether a secret has the form of one that fencegate auth new makes.
+func isGenerated(secret string) bool {
+	encoded, found := strings.CutPrefix(secret, GeneratedPrefix)
+	random, err := base64.RawURLEncoding.DecodeString(encoded)
+	return found && err == nil && len(random) == 32
 }
 
 // address is who is counted as one client: an IPv4 address, or the /64 of an IPv6 address, within which everybody may

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,10 @@ const maxName = 256
 
 // Load reads a policy from a file. What is wrong with its content is a *FileError.
 func Load(path string) (*Policy, error) {
+	// What is not a file may never end, and opening a pipe waits for a writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read principals: %s is not a regular file", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read principals: %w", err)
@@ -32,6 +37,10 @@ func Load(path string) (*Policy, error) {
 	policy, err := Parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("%s:%w", path, err)
+	}
+	// Half a file can be valid YAML, and a pattern that was cut short allows more than the whole one.
+	if !bytes.HasSuffix(data, []byte("\n")) {
+		return nil, fmt.Errorf("%s:%d: the file does not end with a newline: is it whole?", path, 1+bytes.Count(data, []byte("\n")))
 	}
 	return policy, nil
 }

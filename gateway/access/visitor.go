@@ -20,7 +20,9 @@ const maxWrong = 16
 // Once the failures are used up, a credential that has not succeeded from this address is refused without being looked
 // at: right or wrong, the answer is the same, and a guess learns nothing. A credential that has succeeded from here
 // stays served, because many clients may share an address (a proxy, a NAT), and one of them with a stale secret must
-// not lock out the others. For the same reason a wrong credential that comes again does not use up failures: it teaches
+// not lock out the others. Nor must somebody who guesses there keep out those who come for the first time, after a
+// restart say: what has the form of a generated secret is looked at beyond the limit too, since nobody can guess one (256
+// random bits), and the limit is for secrets that somebody chose. For the same reason a wrong credential that comes again does not use up failures: it teaches
 // nothing new, and a client that repeats it for ever would take every chance from those who have not logged in yet. It
 // has a limit of its own, so that it meets rate-limited like everybody.
 //
@@ -54,18 +56,18 @@ func newVisitor(policy *atomic.Pointer[Policy], cfg Config) *visitor {
 	}
 }
 
-// login returns whose secret has this hash.
-func (v *visitor) login(sum digest, now time.Time) (*Principal, error) {
+// login returns whose secret has this hash. generated tells that the secret has the form of a generated one.
+func (v *visitor) login(sum digest, generated bool, now time.Time) (*Principal, error) {
 	if v.hasSeen(sum) {
 		if p := v.policy.Load().bySum(sum); p != nil {
 			return p, nil
 		}
 	}
-	return v.firstLogin(sum, now)
+	return v.firstLogin(sum, generated, now)
 }
 
 // firstLogin holds the lock throughout: of several guesses at once, each must meet the failures of the others.
-func (v *visitor) firstLogin(sum digest, now time.Time) (*Principal, error) {
+func (v *visitor) firstLogin(sum digest, generated bool, now time.Time) (*Principal, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	limit := v.guesses
@@ -73,13 +75,17 @@ func (v *visitor) firstLogin(sum digest, now time.Time) (*Principal, error) {
 	if known {
 		limit = v.repeats
 	}
-	if limit.TokensAt(now) < 1 {
+	over := limit.TokensAt(now) < 1
+	if over && (known || !generated) {
 		return nil, tooMany(limit, v.every, now)
 	}
 	if !known {
 		if p := v.policy.Load().bySum(sum); p != nil {
 			v.see(login{sum: sum, name: p.name})
 			return p, nil
+		}
+		if over {
+			return nil, tooMany(limit, v.every, now)
 		}
 		v.remember(sum)
 	}
