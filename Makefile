@@ -198,7 +198,7 @@ for platform in $RELEASE_PLATFORMS; do
 		go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$RELEASE_VERSION" -o dist/program ./cmd/fencegate
 	# A copy: the linker maps its output, whose time can change after it has ended, and tar takes that for a write.
 	install -m 755 dist/program "dist/$name/fencegate"
-	cp LICENSE README.md CHANGELOG.md "dist/$name/"
+	cp -R LICENSE README.md CHANGELOG.md docs "dist/$name/"
 	"$tar" -C dist --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner --mode=u+rwX,go+rX,go-w --format=ustar -cf - "$name" | gzip -9n > "dist/$name.tar.gz"
 	rm -r "dist/$name"
 done

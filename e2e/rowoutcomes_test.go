@@ -122,7 +122,12 @@ func TestRowKeyRefusals(t *testing.T) {
 			}
 		})
 	}
-	for _, table := range []string{"a.b.c", "%22", "no such", "fence.grants", "pg_catalog.pg_class"} {
+	for _, table := range []string{"a.b.c", "%22", "no such", `"open`} {
+		if p := w.refused(400, "invalid-request", "GET", "/v1/rows/"+url.PathEscape(table)+"/1", ""); p["field"] != "table" {
+			t.Errorf("%s: field %v", table, p["field"])
+		}
+	}
+	for _, table := range []string{"nosuch", "fence.grants", "pg_catalog.pg_class"} {
 		w.refused(404, "not-found", "GET", "/v1/rows/"+url.PathEscape(table)+"/1", "")
 	}
 }

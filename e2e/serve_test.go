@@ -123,6 +123,14 @@ func TestServeShowsItsConfiguration(t *testing.T) {
 	}
 }
 
+// Redis that is away, or another one than was thought, is told at the start, and keeps nobody from writing.
+func TestServeWithoutRedis(t *testing.T) {
+	p := startServe(t, servers{database: testenv.Database(t), redis: "redis://:hunter2@127.0.0.1:1"})
+	if log := p.stderr.String(); !strings.Contains(log, "Redis does not answer") || strings.Contains(log, "hunter2") {
+		t.Errorf("the log says:\n%s", log)
+	}
+}
+
 // A SIGHUP that comes early reloads what is there, and a SIGTERM is obeyed.
 func TestSignalsWhileWaitingForPostgreSQL(t *testing.T) {
 	p := launchServe(t, servers{database: "postgres://127.0.0.1:1/x", redis: testenv.Redis(t)}, "--start-timeout=1m")

@@ -49,24 +49,25 @@ func (f adminFlags) serve(ctx context.Context, a *assembly, tell *telemetry, log
 	return s, nil
 }
 
-// adminHandler serves health and metrics, and on loopback what lets one look into the process.
+// adminHandler serves health and metrics, and on loopback what lets one look into the process, to local clients only.
 func adminHandler(health, metrics http.Handler, loopback bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /livez", asLocal(health))
 	mux.Handle("GET /readyz", asLocal(health))
 	mux.Handle("GET /metrics", metrics)
-	if loopback {
-		// Without cmdline, which shows the secrets that were given as flags.
-		mux.Handle("/debug/pprof/", toLocal(pprof.Index))
-		mux.Handle("/debug/pprof/profile", toLocal(pprof.Profile))
-		mux.Handle("/debug/pprof/symbol", toLocal(pprof.Symbol))
-		mux.Handle("/debug/pprof/trace", toLocal(pprof.Trace))
+	if !loopback {
+		return mux
 	}
-	return mux
+	// Without cmdline, which shows the secrets that were given as flags.
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return toLocal(mux)
 }
 
-// asLocal lets a probe reach the health of a gateway that listens to local clients only, such as one beside its worker
-// in a pod.
+// asLocal lets a probe, which comes by the pod's address, reach the health of a gateway that listens to local clients
+// only, such as one beside its worker in a pod.
 func asLocal(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		local := r.Clone(r.Context())
@@ -77,7 +78,7 @@ func asLocal(h http.Handler) http.Handler {
 }
 
 // toLocal refuses requests for other hosts: a web page can make a name of its own lead to this machine.
-func toLocal(h http.HandlerFunc) http.Handler {
+func toLocal(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host := r.Host
 		if _, _, err := net.SplitHostPort(host); err != nil {
@@ -87,7 +88,7 @@ func toLocal(h http.HandlerFunc) http.Handler {
 			http.Error(w, "this is for local clients: 127.0.0.1, [::1] or localhost", http.StatusForbidden)
 			return
 		}
-		h(w, r)
+		h.ServeHTTP(w, r)
 	})
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -17,7 +18,9 @@ func TestAdminListener(t *testing.T) {
 	}{
 		"Livez":                {"GET", "/livez", nil, 200, "ok"},
 		"Readyz":               {"GET", "/readyz", nil, 200, "ok"},
-		"ProbeByPodAddress":    {"GET", "/readyz", []string{"Host: 10.1.2.3:8081"}, 200, "ok"},
+		"ReadyzByAnotherName":  {"GET", "/readyz", []string{"Host: evil.example"}, 403, "local clients"},
+		"LivezByAnotherName":   {"GET", "/livez", []string{"Host: 10.1.2.3:8081"}, 403, "local clients"},
+		"MetricsByAnotherName": {"GET", "/metrics", []string{"Host: evil.example"}, 403, "local clients"},
 		"Metrics":              {"GET", "/metrics", nil, 200, "fencegate_build_info{"},
 		"NoWritesHere":         {"PATCH", "/v1/rows/wallets/42", nil, 404, ""},
 		"MetricsAreRead":       {"POST", "/metrics", nil, 405, ""},
@@ -39,11 +42,20 @@ func TestAdminListener(t *testing.T) {
 	}
 }
 
-func TestNoProfilesBeyondLoopback(t *testing.T) {
-	w := httptest.NewRecorder()
-	adminHandler(http.NotFoundHandler(), http.NotFoundHandler(), false).
-		ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/debug/pprof/heap", nil))
-	if w.Code != 404 {
-		t.Errorf("%d", w.Code)
+// Monitoring and probes come by the pod's address.
+func TestAdminBeyondLoopback(t *testing.T) {
+	says := func(text string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, text, " to ", r.Host) })
+	}
+	h := adminHandler(says("health"), says("metrics"), false)
+	for path, want := range map[string]string{
+		"/livez": "200 health to localhost", "/readyz": "200 health to localhost", "/metrics": "200 metrics to 10.1.2.3:8081",
+		"/debug/pprof/heap": "404 404 page not found\n",
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest("GET", "http://10.1.2.3:8081"+path, nil))
+		if got := fmt.Sprint(w.Code, " ", w.Body); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
 	}
 }

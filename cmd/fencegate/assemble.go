@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -52,6 +53,7 @@ type assembly struct {
 	store     *pgstore.Store
 	redis     redis.UniversalClient
 	manager   *lease.Manager
+	prefix    string         // of the keys in Redis
 	s3        *s3store.Store // nil when blobs are in a directory
 	collector *stores.Collector
 	logins    func() (failed, limited uint64)
@@ -78,7 +80,8 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	if err := a.openLeases(p, tell, cmp.Or(p.backends.RedisPrefix, "fencegate:"+id)); err != nil {
+	a.prefix = cmp.Or(p.backends.RedisPrefix, "fencegate:"+id)
+	if err := a.openLeases(p, tell, a.prefix); err != nil {
 		return nil, err
 	}
 	blobs, err := a.blobs(p, tell)
@@ -124,6 +127,13 @@ func (a *assembly) openLeases(p parts, tell *telemetry, prefix string) (err erro
 	}
 	a.manager, err = lease.NewManager(locker, a.store, lease.Config{})
 	return err
+}
+
+// pingRedis tells why Redis cannot be used at present.
+func (a *assembly) pingRedis(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	return a.redis.Ping(ctx).Err()
 }
 
 func (a *assembly) blobs(p parts, tell *telemetry) (stores.Blobs, error) {

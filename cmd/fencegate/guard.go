@@ -42,6 +42,8 @@ type guard struct {
 	log   *slog.Logger
 	tls   atomic.Pointer[tls.Config] // nil without TLS
 	auth  *access.Authenticator      // nil without an auth file
+	// reloaded hears of each reading but the first. It is set before reloadOn is called.
+	reloaded func(ok bool)
 }
 
 func newGuard(f accessFlags, log *slog.Logger) (*guard, error) {
@@ -126,6 +128,7 @@ func (g *guard) reload() {
 	config, policy, err := g.read()
 	if err != nil {
 		g.log.Error("the auth file and certificates were not read again: the old ones stay in force", "error", err)
+		g.reloaded(false)
 		return
 	}
 	g.tls.Store(config)
@@ -139,6 +142,15 @@ func (g *guard) reload() {
 		}
 	}
 	g.log.Info("read the auth file and certificates again", "principals", principals)
+	g.reloaded(true)
+}
+
+// certificateEnds tells when the certificate that is served runs out; zero without TLS.
+func (g *guard) certificateEnds() time.Time {
+	if c := g.tls.Load(); c != nil && c.Certificates[0].Leaf != nil {
+		return c.Certificates[0].Leaf.NotAfter
+	}
+	return time.Time{}
 }
 
 // read reads what the flags name. What they do not name is nil.
@@ -151,10 +163,8 @@ func (g *guard) read() (*tls.Config, *access.Policy, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("--auth-file: %w", err)
 	}
-	for p := range policy.Principals() {
-		if p.Secrets() == 0 && g.flags.TLSClientCA == "" {
-			return nil, nil, fmt.Errorf("--auth-file %s: the principal %q has no secret_sha256, and without --tls-client-ca it cannot come with a certificate", g.flags.AuthFile, p.Principal())
-		}
+	if err := checkPolicy(policy, g.flags.TLSClientCA != ""); err != nil {
+		return nil, nil, fmt.Errorf("--auth-file %s: %w", g.flags.AuthFile, err)
 	}
 	return config, policy, nil
 }

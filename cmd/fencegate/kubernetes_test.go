@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -64,6 +65,7 @@ type pod struct {
 		Lifecycle       map[string]any
 		Liveness        probeOf `yaml:"livenessProbe"`
 		Readiness       probeOf `yaml:"readinessProbe"`
+		Startup         probeOf `yaml:"startupProbe"`
 		SecurityContext struct {
 			ReadOnly   bool                    `yaml:"readOnlyRootFilesystem"`
 			Escalation *bool                   `yaml:"allowPrivilegeEscalation"`
@@ -77,7 +79,9 @@ type pod struct {
 }
 
 type probeOf struct {
-	Get struct{ Path, Port string } `yaml:"httpGet"`
+	Get      struct{ Path, Port string } `yaml:"httpGet"`
+	Period   int                         `yaml:"periodSeconds"`
+	Failures int                         `yaml:"failureThreshold"`
 }
 
 // manifests reads every file, by kind and name.
@@ -150,6 +154,11 @@ func TestKubernetesSettings(t *testing.T) {
 	if least := c.Serve.DrainDelay + max(c.Serve.DrainTimeout, c.Serve.DrainTransfers); grace <= least {
 		t.Errorf("Kubernetes kills after %v what may drain for %v", grace, least)
 	}
+	// Nothing answers while a gateway waits for PostgreSQL.
+	startup := all["Deployment/fencegate"].Spec.Template.Spec.Containers[0].Startup
+	if patience := time.Duration(startup.Period*startup.Failures) * time.Second; startup.Get.Path != "/livez" || patience <= c.Serve.StartTimeout {
+		t.Errorf("Kubernetes waits %v for a gateway that waits %v for PostgreSQL", patience, c.Serve.StartTimeout)
+	}
 	// Else the service's own variables, FENCEGATE_PORT and the like, meet the settings.
 	if links := all["Deployment/fencegate"].Spec.Template.Spec.ServiceLinks; links == nil || *links {
 		t.Error("service links are on")
@@ -160,6 +169,21 @@ func TestKubernetesSettings(t *testing.T) {
 	mounts := all["Deployment/fencegate"].Spec.Template.Spec.Containers[0].Mounts
 	if len(mounts) != 1 || mounts[0].Path != filepath.Dir(c.Serve.AuthFile) {
 		t.Errorf("%s is not mounted: %v", c.Serve.AuthFile, mounts)
+	}
+}
+
+func TestKubernetesMemory(t *testing.T) {
+	c := manifests(t)["Deployment/fencegate"].Spec.Template.Spec.Containers[0]
+	var soft, hard int
+	for _, e := range c.Env {
+		if e.Name == "GOMEMLIMIT" {
+			if _, err := fmt.Sscanf(e.Value, "%dMiB", &soft); err != nil {
+				t.Errorf("GOMEMLIMIT=%s: %v", e.Value, err)
+			}
+		}
+	}
+	if _, err := fmt.Sscanf(c.Resources.Limits["memory"], "%dMi", &hard); err != nil || soft == 0 || soft >= hard {
+		t.Errorf("the program keeps to %d MiB, Kubernetes kills at %d MiB (%v)", soft, hard, err)
 	}
 }
 

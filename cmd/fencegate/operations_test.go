@@ -100,14 +100,16 @@ func TestOperationsNamesWhatExists(t *testing.T) {
 }
 
 // foreignFlags are those of other programs in the text.
-func foreignFlags() []string { return []string{"--json", "--format", "--now"} }
+func foreignFlags() []string {
+	return []string{"--json", "--format", "--now", "--ignore-not-found", "--for", "--timeout"}
+}
 
 func TestSystemdUnit(t *testing.T) {
 	text, err := os.ReadFile("../../docs/examples/fencegate.service")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"ExecStart=/usr/local/bin/fencegate serve", "ExecReload=/bin/kill -HUP $MAINPID", "EnvironmentFile=", "NoNewPrivileges=yes"} {
+	for _, want := range []string{"ExecStart=/usr/local/bin/fencegate serve", "ExecReload=/bin/kill -HUP $MAINPID", "EnvironmentFile=", "NoNewPrivileges=yes", "UMask=0077", "\nCapabilityBoundingSet=\n", "SystemCallFilter=@system-service", "GOMEMLIMIT="} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the unit has no %s", want)
 		}
@@ -119,7 +121,7 @@ func TestSystemdUnit(t *testing.T) {
 		}
 	}
 	parser, c := newParser(t)
-	if _, err := parser.Parse([]string{"serve", "--database-url=x", "--redis-url=x"}); err != nil {
+	if _, err := parser.Parse([]string{"serve", "--database-url=postgres://x", "--redis-url=x"}); err != nil {
 		t.Fatal(err)
 	}
 	if least := c.Serve.DrainDelay + c.Serve.DrainTransfers; float64(seconds) <= least.Seconds() {

@@ -70,6 +70,13 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	tell, err := startTelemetry(rc, c.adminFlags, log)
+	if err != nil {
+		return err
+	}
+	defer tell.Close()
+	tell.watchCertificate(guard.certificateEnds)
+	guard.reloaded = tell.reloaded
 	stopReloading := guard.reloadOn(hangup)
 	defer stopReloading()
 	l, err := c.listen(rc, guard)
@@ -90,11 +97,6 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
 	}
 	guard.protect(&p)
-	tell, err := startTelemetry(rc, c.adminFlags, log)
-	if err != nil {
-		return err
-	}
-	defer tell.Close()
 	p.telemetry = tell
 	a, err := assemble(rc, p)
 	if err != nil {
@@ -105,6 +107,10 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 			log.Warn("close", "error", err)
 		}
 	}()
+	log.Info("leases", "redis-prefix", a.prefix)
+	if err := a.pingRedis(rc); err != nil {
+		log.Warn("Redis does not answer: leases cannot be had until it does; writes go on", "error", err)
+	}
 	admin, err := c.adminFlags.serve(rc, a, tell, log)
 	if err != nil {
 		return err

@@ -75,6 +75,21 @@ func (t *telemetry) watch(a *assembly) {
 	t.metrics.Watch(s)
 }
 
+// reloaded notes whether the auth file and the certificates could be read again. A nil telemetry notes nothing.
+func (t *telemetry) reloaded(ok bool) {
+	if t != nil && t.metrics != nil {
+		t.metrics.Reloaded(ok)
+	}
+}
+
+// watchCertificate makes the metrics tell when the certificate that is served runs out; a zero time means that there is
+// none. It is called once.
+func (t *telemetry) watchCertificate(notAfter func() time.Time) {
+	if t != nil && t.metrics != nil && notAfter != nil {
+		t.metrics.WatchCertificate(notAfter)
+	}
+}
+
 // background is the task that looks at the ledger for the metrics; nil without any.
 func (t *telemetry) background(a *assembly, interval time.Duration) func(context.Context) error {
 	if t.metrics == nil {

@@ -40,25 +40,27 @@ const (
 type traces struct {
 	provider *sdktrace.TracerProvider
 	log      *slog.Logger
+	shown    *strings.Replacer // see shownOf
 }
 
 // startTraces starts sending traces where the environment says, over OTLP/HTTP; without an endpoint it returns nil.
 func startTraces(ctx context.Context, getenv func(string) string, log *slog.Logger) (*traces, error) {
-	endpoint := ""
+	var endpoint *url.URL
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
 		if value := getenv(name); value != "" {
-			if err := checkEndpoint(value); err != nil {
+			var err error
+			if endpoint, err = parseEndpoint(value); err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			endpoint = value
 		}
 	}
-	if endpoint == "" || strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
+	if endpoint == nil || strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true") || getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return nil, nil
 	}
 	// OpenTelemetry reports its own errors through these two, and has no other way. Its lines about a setting that it
 	// cannot read quote the setting, headers with secrets in them too, so they go nowhere.
-	otel.SetErrorHandler(&complaints{log: log})
+	shown := shownOf(endpoint)
+	otel.SetErrorHandler(&complaints{log: log, shown: shown})
 	otel.SetLogger(logr.Discard())
 
 	exporter, err := otlptracehttp.New(ctx)
@@ -74,21 +76,29 @@ func startTraces(ctx context.Context, getenv func(string) string, log *slog.Logg
 	}
 	// The sampler is that of OTEL_TRACES_SAMPLER, else the one that does as its parent did.
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(about), sdktrace.WithBatcher(discreet{exporter}))
-	log.InfoContext(ctx, "traces", "endpoint", endpoint)
-	return &traces{provider: provider, log: log}, nil
+	log.InfoContext(ctx, "traces", "endpoint", endpoint.Scheme+"://"+endpoint.Host)
+	return &traces{provider: provider, log: log, shown: shown}, nil
 }
 
-// checkEndpoint refuses what the exporter would quietly replace by its default. The URL is logged, so it has no
-// password.
-func checkEndpoint(value string) error {
+// parseEndpoint refuses what the exporter would quietly replace by its default.
+func parseEndpoint(value string) (*url.URL, error) {
 	u, err := url.Parse(value)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return errors.New("an http or https URL is needed")
+		return nil, errors.New("an http or https URL is needed")
 	case u.User != nil || u.RawQuery != "":
-		return errors.New("credentials do not belong into the URL: send them with OTEL_EXPORTER_OTLP_HEADERS")
+		return nil, errors.New("credentials do not belong into the URL: send them with OTEL_EXPORTER_OTLP_HEADERS")
 	}
-	return nil
+	return u, nil
+}
+
+// shownOf takes the endpoint's path out of what is logged: some collectors want a key in it, and errors quote it.
+func shownOf(endpoint *url.URL) *strings.Replacer {
+	u := endpoint.JoinPath() // as the exporter writes it
+	if p := strings.TrimRight(u.Path, "/"); p != "" {
+		return strings.NewReplacer(p, "/…", strings.TrimRight(u.EscapedPath(), "/"), "/…")
+	}
+	return strings.NewReplacer()
 }
 
 func (t *traces) close() {
@@ -98,7 +108,7 @@ func (t *traces) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("traces that were left have not been sent", "error", err)
+		t.log.Warn("traces that were left have not been sent", "error", t.shown.Replace(err.Error()))
 	}
 }
 
@@ -170,9 +180,10 @@ func (t *traces) s3() tracing.TracerProvider {
 
 // complaints logs errors of OpenTelemetry, one a minute: a collector that is away must not fill the log.
 type complaints struct {
-	log  *slog.Logger
-	next atomic.Int64 // when the next line may be written, in Unix nanoseconds
-	lost atomic.Int64 // errors that were not logged since the last line
+	log   *slog.Logger
+	shown *strings.Replacer // see shownOf
+	next  atomic.Int64      // when the next line may be written, in Unix nanoseconds
+	lost  atomic.Int64      // errors that were not logged since the last line
 }
 
 // Handle implements otel.ErrorHandler.
@@ -182,5 +193,5 @@ func (c *complaints) Handle(err error) {
 		c.lost.Add(1)
 		return
 	}
-	c.log.Warn("traces are lost", "error", err, "others", c.lost.Swap(0))
+	c.log.Warn("traces are lost", "error", c.shown.Replace(err.Error()), "others", c.lost.Swap(0))
 }

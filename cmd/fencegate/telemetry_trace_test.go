@@ -232,11 +232,12 @@ func TestTracesKeepDeadlines(t *testing.T) {
 
 // A collector that is away costs a line a minute, and the end of the program no more than the bound.
 func TestCollectorIsAway(t *testing.T) {
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+	const endpoint = "http://127.0.0.1:1/hunter2"
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "50")
 	log := &shared{}
-	traces, err := startTraces(t.Context(), func(string) string { return "http://127.0.0.1:1" }, slog.New(slog.NewJSONHandler(log, nil)))
+	traces, err := startTraces(t.Context(), func(string) string { return endpoint }, slog.New(slog.NewJSONHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,5 +253,9 @@ func TestCollectorIsAway(t *testing.T) {
 	}
 	if n := len(log.lines("traces are lost")); n != 1 {
 		t.Errorf("%d lines: %s", n, log)
+	}
+	// Some collectors take a key in the path.
+	if lines := log.lines("traces"); len(lines) != 1 || lines[0]["endpoint"] != "http://127.0.0.1:1" || strings.Contains(log.String(), "hunter2") {
+		t.Errorf("logged: %s", log)
 	}
 }

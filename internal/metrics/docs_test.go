@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	dto "github.com/prometheus/client_model/go"
@@ -56,6 +57,7 @@ func complete(t *testing.T) *metrics.Metrics {
 	}
 	m.InFlight(http.NotFoundHandler()).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/rows/t/1", nil))
 	m.Swept(stores.Swept{}, nil)
+	m.WatchCertificate(func() time.Time { return time.Unix(1, 0) })
 	run(t, m, &fakeLedger{})
 	return m
 }
@@ -194,6 +196,10 @@ func TestAlerts(t *testing.T) {
 			}
 			if len(checkNames(t, r.Expr)) == 0 && !strings.Contains(r.Expr, "up{") {
 				t.Errorf("%s looks at no metric of ours: %s", r.Alert, r.Expr)
+			}
+			// A gateway that is gone from the discovery has no up at all.
+			if r.Alert == "FencegateDown" && !strings.Contains(r.Expr, `absent(up{job="fencegate"})`) {
+				t.Errorf("%s is silent when there is no gateway: %s", r.Alert, r.Expr)
 			}
 			if strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {
 				t.Errorf("%s: %s", r.Alert, r.Expr)

@@ -26,11 +26,13 @@ type Metrics struct {
 	requests requests
 	sweeps   sweeps
 	ledger   ledger
+	reloaded prometheus.Gauge
 }
 
-// New makes Metrics of which everything is zero.
+// New makes Metrics of which everything is zero. The series that alerts count are there from the start: increase() does not
+// see the event that makes a series.
 func New(build Build) *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), requests: newRequests(), sweeps: newSweeps(), ledger: newLedger()}
+	m := &Metrics{registry: prometheus.NewRegistry(), requests: newRequests(), sweeps: newSweeps(), ledger: newLedger(), reloaded: newReloaded()}
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "fencegate_build_info", Help: "1; what the program was built from is in the labels.",
 		ConstLabels: prometheus.Labels{"version": build.Version, "revision": build.Revision, "goversion": build.GoVersion},
@@ -40,6 +42,7 @@ func New(build Build) *Metrics {
 	m.registry.MustRegister(m.requests.all()...)
 	m.registry.MustRegister(m.sweeps.all()...)
 	m.registry.MustRegister(m.ledger.all()...)
+	m.registry.MustRegister(m.reloaded)
 	return m
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/gateway"
 )
 
@@ -33,7 +34,7 @@ func newRequests() requests {
 	duration := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
-	return requests{
+	r := requests{
 		writes:   count("fencegate_writes_total", "Writes of rows and objects, by what became of them.", "store", "verb", "outcome"),
 		reads:    count("fencegate_reads_total", "Reads of rows and objects, by what became of them.", "store", "outcome"),
 		leases:   count("fencegate_leases_total", "Calls about leases, by what became of them.", "call", "outcome"),
@@ -48,6 +49,15 @@ func newRequests() requests {
 
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fencegate_requests_in_flight", Help: "Requests that are being served."}, []string{"api"}),
 	}
+	for _, c := range []fence.Code{fence.CodeUnissuedToken, fence.CodeForeignToken, fence.CodeOutcomeUnknown} {
+		for _, verb := range []string{"patch", "put", "delete"} {
+			r.writes.WithLabelValues("rows", verb, outcomeOf(c))
+			if verb != "patch" {
+				r.writes.WithLabelValues("objects", verb, outcomeOf(c))
+			}
+		}
+	}
+	return r
 }
 
 func (r requests) all() []prometheus.Collector {

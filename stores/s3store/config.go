@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 	"github.com/aws/smithy-go/tracing"
 )
 
@@ -144,7 +145,8 @@ func newClient(ctx context.Context, c Config, h *awshttp.BuildableClient) (*s3.C
 			HTTPClient:  h,
 		}, configure), nil
 	}
-	load := []func(*config.LoadOptions) error{config.WithHTTPClient(h)}
+	// By default the SDK writes plain lines to standard error, into the program's log.
+	load := []func(*config.LoadOptions) error{config.WithHTTPClient(h), config.WithLogger(logging.Nop{})}
 	if c.Region != "" {
 		load = append(load, config.WithRegion(c.Region))
 	}

@@ -53,7 +53,7 @@ fi
 chmod 711 "$work"
 cd "$work"
 
-export PATH="$root/.cache/bin:$PATH"
+export PATH="$work:$root/.cache/bin:$PATH"
 for bin in /usr/lib/postgresql/*/bin /usr/pgsql-*/bin /opt/homebrew/opt/postgresql@*/bin /usr/local/opt/postgresql@*/bin; do
 	[ -x "$bin/initdb" ] && PATH="$bin:$PATH"
 done
@@ -61,12 +61,15 @@ for program in initdb postgres psql pg_isready redis-server redis-cli versitygw 
 	command -v "$program" >/dev/null || fail "$program is not installed: make deps tools"
 done
 
-# Into the work folder, which the other user can enter; the checkout may be private.
+# Into the work folder, which the other user can enter; the checkout may be private, with the tools in it.
+case $(command -v versitygw) in "$root"/*) cp "$(command -v versitygw)" versitygw && chmod 755 versitygw ;; esac
 if [ -n "${FENCEGATE:-}" ]; then cp "$FENCEGATE" fencegate; else (cd "$root" && go build -o "$work/fencegate" ./cmd/fencegate); fi
 if [ -n "${COMPOSE_SHELL:-}" ]; then cp "$COMPOSE_SHELL" shell; else (cd "$root/internal/composetest" && go build -o "$work/shell" ./shell); fi
 install -m 644 "$root/docs/examples/compose/principals.yaml" "$root/docs/examples/compose/wallets.sql" .
 chmod 755 fencegate
-eval "$(./shell ports 7)"
+# eval "$(…)" would go on when the program has failed.
+assignments=$(./shell ports 7) || fail "no free ports"
+eval "$assignments"
 postgres=127.0.0.1:${ports[0]} redis=127.0.0.1:${ports[1]} s3=127.0.0.1:${ports[2]}
 listen=("" "127.0.0.1:${ports[3]}" "127.0.0.1:${ports[4]}")
 admin=("" "127.0.0.1:${ports[5]}" "127.0.0.1:${ports[6]}")
@@ -75,8 +78,10 @@ admin=("" "127.0.0.1:${ports[5]}" "127.0.0.1:${ports[6]}")
 service() {
 	local name=$1
 	shift
-	eval "$(./shell service "$root" "$name" "postgres:5432=$postgres" "redis:6379=$redis" "s3:7070=$s3" \
-		"/etc/fencegate/principals.yaml=$work/principals.yaml" "$@")"
+	local assignments
+	assignments=$(./shell service "$root" "$name" "postgres:5432=$postgres" "redis:6379=$redis" "s3:7070=$s3" \
+		"/etc/fencegate/principals.yaml=$work/principals.yaml" "$@") || fail "the compose file tells no service $name"
+	eval "$assignments"
 }
 
 # start NAME WORDS...: a program with the environment of the service, and nothing else of this one's.
