@@ -21,7 +21,7 @@ type Grant struct {
 	TTL time.Duration
 	// GrantedAt is the ledger's time of the certificate.
 	GrantedAt time.Time
-	// Ended is why the grant ended: EndReleased, EndAbandoned, or EndBroken, which ": " and a reason may follow.
+	// Ended is why the grant ended: EndReleased, EndAbandoned, EndAdvanced, or EndBroken, which ": " and a reason may follow.
 	// Empty while it has not ended.
 	Ended string
 }
@@ -31,6 +31,8 @@ const (
 	EndReleased  = "released"
 	EndBroken    = "broken"
 	EndAbandoned = "abandoned"
+	// EndAdvanced is what fence.advance writes.
+	EndAdvanced = "ledger advanced"
 )
 
 // First returns the grant's first token. It names the grant: no other grant of any lease has it.

@@ -138,13 +138,21 @@ func (a *acquire) refuse(newest *fence.Grant) error {
 		return nil
 	case newest.Ended != "":
 		a.taken = true
-		return refusal(fence.CodeGrantEnded, newest, "the grant of this acquire was %s; an acquire id is for one attempt", newest.Ended)
+		return refusal(fence.CodeGrantEnded, newest, "the grant of this acquire was %s; an acquire id is for one attempt", endedHow(newest))
 	case newest.Holder != a.cert.Holder:
 		return refusal(fence.CodeInvalidRequest, newest, "the acquire is repeated with holder %q, it was made with %q", a.cert.Holder, newest.Holder).In("holder")
 	case newest.TTL != a.cert.TTL:
 		return refusal(fence.CodeInvalidRequest, newest, "the acquire is repeated with ttl %v, it was made with %v", a.cert.TTL, newest.TTL).In("ttl")
 	}
 	return nil
+}
+
+// endedHow says in a sentence why a grant ended.
+func endedHow(g *fence.Grant) string {
+	if g.Ended == fence.EndAdvanced {
+		return "ended by a ledger advance"
+	}
+	return g.Ended
 }
 
 // dropEnded removes a lease that is held by an acquire whose grant has ended, and reports whether it did: the locker could

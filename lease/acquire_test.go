@@ -152,6 +152,19 @@ func TestRepeatedAfterItsEnd(t *testing.T) {
 	}
 }
 
+func TestRepeatedAfterALedgerAdvance(t *testing.T) {
+	r := newRig(t)
+	q := lease.Request{Name: "advanced", Principal: "alice", AcquireID: "1"}
+	r.acquire(q)
+	if _, err := r.truth.End(t.Context(), q.Name, fence.GrantRef{Newest: true}, fence.EndAdvanced); err != nil {
+		t.Fatal(err)
+	}
+	_, err := r.Acquire(t.Context(), q)
+	if e := wantCode(t, err, fence.CodeGrantEnded); !strings.Contains(e.Message, "the grant of this acquire was ended by a ledger advance") {
+		t.Error(e.Message)
+	}
+}
+
 func TestGrantEndedWhileItIsCertifiedDropsTheLease(t *testing.T) {
 	r := newRig(t)
 	q := lease.Request{Name: "ended late", Principal: "alice", AcquireID: "1"}

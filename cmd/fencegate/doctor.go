@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ type doctorCmd struct {
 	RedisURL    string        `secret:"" placeholder:"URL" help:"Redis that keeps the leases. Without it Redis is not checked."`
 	RedisPrefix string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger."`
 	AuthFile    string        `placeholder:"FILE" help:"YAML file of principals and rules. Without it none is checked."`
+	TLSClientCA string        `name:"tls-client-ca" placeholder:"FILE" help:"Authorities of client certificates (PEM), as fencegate serve is told. Principals without a secret need it."`
 	BlobDir     string        `placeholder:"DIR" help:"Directory that keeps the blobs, unless S3 does."`
 	Timeout     time.Duration `env:"FENCEGATE_DOCTOR_TIMEOUT" default:"10s" help:"Longest time for each of PostgreSQL, Redis and every bucket."`
 	s3Flags
@@ -42,17 +44,18 @@ func (c *doctorCmd) Run(std *streams, rc *runContext) error {
 	}
 	bounded(func(ctx context.Context) { ledger = checkPostgres(ctx, r, c.DatabaseURL, c.PgBouncer) })
 	if c.RedisURL != "" {
-		prefix := c.RedisPrefix
-		if prefix == "" {
-			prefix = "fencegate:" + ledger.id
-		}
+		prefix := cmp.Or(c.RedisPrefix, "fencegate:"+ledger.id)
 		bounded(func(ctx context.Context) { checkRedis(ctx, r, c.RedisURL, prefix) })
 	}
-	for _, bucket := range ledger.buckets {
-		bounded(func(ctx context.Context) { checkBucket(ctx, r, c.s3Flags, c.BlobDir, bucket) })
+	if err := checkBlobFlags(c.BlobDir, c.S3Endpoint); err != nil {
+		r.fail("blobs", "%v", err)
+	} else {
+		for _, bucket := range ledger.buckets {
+			bounded(func(ctx context.Context) { checkBucket(ctx, r, c.s3Flags, c.BlobDir, bucket) })
+		}
 	}
 	if c.AuthFile != "" {
-		checkAuthFile(r, c.AuthFile)
+		checkAuthFile(r, c.AuthFile, c.TLSClientCA != "")
 	}
 	if err := rc.Err(); err != nil {
 		return err
@@ -63,8 +66,12 @@ func (c *doctorCmd) Run(std *streams, rc *runContext) error {
 	return nil
 }
 
-func checkAuthFile(r *report, path string) {
-	if _, err := access.Load(path); err != nil {
+func checkAuthFile(r *report, path string, clientCA bool) {
+	policy, err := access.Load(path)
+	if err == nil {
+		err = checkPolicy(policy, clientCA)
+	}
+	if err != nil {
 		r.fail("auth file", "%v", err)
 		return
 	}

@@ -91,6 +91,9 @@ func TestDoctorOfAHealthyDeployment(t *testing.T) {
 		"Redis a lease", "clock of Redis", "Redis version", "Redis role primary", "Redis eviction noeviction", "Redis persistence", "bucket " + bucket.Bucket, "auth file"} {
 		wantLine(t, lines, "ok "+what, "")
 	}
+	ledger := execute(t, url, "SELECT ledger_id::text FROM fence.settings")
+	wantLine(t, lines, "ok ledger", "id "+ledger)
+	wantLine(t, lines, "ok Redis a lease", "below fencegate:"+ledger)
 	if keys, err := redisClient(t, testenv.Redis(t)).Keys(t.Context(), "fencegate:*").Result(); err != nil || len(keys) > 0 {
 		t.Errorf("left behind: %v %v", keys, err)
 	}
@@ -106,6 +109,8 @@ func TestDoctorFindsWhatIsWrongInPostgres(t *testing.T) {
 		{"FullPageWrites", "SELECT 1", "warn full_page_writes", "off"},
 		{"Isolation", setting("default_transaction_isolation = serializable"), "warn isolation", "serializable"},
 		{"SynchronousCommit", setting("synchronous_commit = off"), "warn synchronous_commit", "off"},
+		{"ReadOnly", setting("default_transaction_read_only = on"), "FAIL PostgreSQL", "read-only"},
+		{"NoSettings", "DELETE FROM fence.settings", "FAIL isolation", "cannot be used"},
 		{"OldSchema", "DELETE FROM fence.schema_version WHERE version_id > 6", "FAIL ledger", "fencegate migrate up"},
 		{"NewSchema", "INSERT INTO fence.schema_version (version_id, is_applied) VALUES (99, true)", "warn ledger", "99"},
 		{"Incompatible", "INSERT INTO fence.schema_version (version_id, is_applied) VALUES (99, true); UPDATE fence.settings SET compatible_from = 99", "FAIL ledger", "99 or newer"},
@@ -157,14 +162,35 @@ func TestDoctorOfRights(t *testing.T) {
 	wantLine(t, lines, "FAIL table public.ro", "INSERT, UPDATE, DELETE")
 	wantLine(t, lines, "warn table public.few", "lacks the right to INSERT, DELETE")
 	_, lines = diagnose(t, "--database-url="+as(stranger))
-	wantLine(t, lines, "FAIL", "permission denied for schema fence")
-	exec("GRANT USAGE ON SCHEMA fence TO " + stranger + "; GRANT SELECT ON fence.schema_version TO " + stranger)
-	_, lines = diagnose(t, "--database-url="+as(stranger))
+	wantLine(t, lines, "FAIL rights on schema fence", stranger+" lacks USAGE on the schema")
 	wantLine(t, lines, "FAIL rights on schema fence", "GRANT "+owner+" TO "+stranger)
+	for _, right := range []struct{ grant, lacks string }{
+		{"USAGE ON SCHEMA fence", "lacks DELETE on fence.blobs, INSERT on fence.blobs"},
+		{"INSERT, UPDATE, DELETE ON fence.blobs", "lacks INSERT on fence.grants"},
+		{"INSERT, UPDATE ON fence.grants", "lacks SELECT on fence.blobs"},
+		{"SELECT ON ALL TABLES IN SCHEMA fence", "lacks USAGE on fence.blocks"},
+		{"USAGE ON SEQUENCE fence.blocks", "EXECUTE on fence."},
+	} {
+		exec("GRANT " + right.grant + " TO " + stranger)
+		_, lines = diagnose(t, "--database-url="+as(stranger))
+		wantLine(t, lines, "FAIL rights on schema fence", right.lacks)
+	}
+	exec("GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA fence TO " + stranger + "; REVOKE ALL ON FUNCTION fence.advance, fence.protect, fence.protect_bucket FROM " + stranger)
+	_, lines = diagnose(t, "--database-url="+as(stranger))
+	wantLine(t, lines, "ok rights on schema fence", "one by one")
+	wantLine(t, lines, "ok tokens left", "")
+	exec("GRANT SELECT, INSERT, UPDATE, DELETE ON few TO " + stranger)
+	worksWith(t, as(stranger))
 
 	exec("CREATE ROLE fence_writer; CREATE ROLE doctor_test_writer LOGIN IN ROLE fence_writer")
 	_, lines = diagnose(t, "--database-url="+as(worker))
-	wantLine(t, lines, "warn SQL writers", "GRANT pg_signal_backend")
+	wantLine(t, lines, "warn SQL writers", "both pg_signal_backend and pg_read_all_stats")
+	exec("GRANT pg_signal_backend TO " + owner)
+	_, lines = diagnose(t, "--database-url="+as(worker))
+	wantLine(t, lines, "warn SQL writers", worker+", doctor_test_writer")
+	exec("GRANT pg_read_all_stats TO " + owner)
+	_, lines = diagnose(t, "--database-url="+as(worker))
+	wantLine(t, lines, "ok SQL writers", "")
 }
 
 func TestDoctorOfAPooler(t *testing.T) {
@@ -245,6 +271,26 @@ func TestDoctorOfBlobsAndFiles(t *testing.T) {
 	_, lines = diagnose(t, "--database-url="+url, "--blob-dir="+dir, "--auth-file="+filepath.Join(dir, "none.yaml"))
 	wantLine(t, lines, "ok bucket no-such-bucket", dir)
 	wantLine(t, lines, "FAIL auth file", "none.yaml")
+	_, lines = diagnose(t, "--database-url="+url)
+	wantLine(t, lines, "FAIL blobs", "--s3-endpoint")
+	for _, line := range lines {
+		if strings.Contains(line, "no-such-bucket") {
+			t.Error(line)
+		}
+	}
+}
+
+// A principal without a secret can only come with a certificate: serve refuses it where none is accepted.
+func TestDoctorOfAPrincipalWithoutASecret(t *testing.T) {
+	url, _ := patient(t)
+	auth := filepath.Join(t.TempDir(), "auth.yaml")
+	if err := os.WriteFile(auth, []byte("principals:\n  - name: a\n    admin: true\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, lines := diagnose(t, "--database-url="+url, "--auth-file="+auth)
+	wantLine(t, lines, "FAIL auth file", "--tls-client-ca")
+	_, lines = diagnose(t, "--database-url="+url, "--auth-file="+auth, "--tls-client-ca=ca.pem")
+	wantLine(t, lines, "ok auth file", "")
 }
 
 func TestDoctorIsBounded(t *testing.T) {

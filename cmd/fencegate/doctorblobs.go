@@ -30,6 +30,14 @@ func checkBucket(ctx context.Context, r *report, s3 s3Flags, dir, bucket string)
 	r.ok(what, "%s: a blob can be stored, read and deleted", where)
 }
 
+// checkBlobFlags refuses what fencegate serve refuses: no place for blobs, or two.
+func checkBlobFlags(dir, s3Endpoint string) error {
+	if (dir == "") == (s3Endpoint == "") {
+		return errors.New("name where blobs are kept: --blob-dir, or --s3-endpoint (aws for AWS itself)")
+	}
+	return nil
+}
+
 func openBlobs(s3 s3Flags, dir string) (b stores.Blobs, where string, closeStore func() error, err error) {
 	if dir != "" {
 		d, err := dirstore.New(dir)
@@ -42,9 +50,9 @@ func openBlobs(s3 s3Flags, dir string) (b stores.Blobs, where string, closeStore
 	if err != nil {
 		return nil, "", nil, err
 	}
-	where = "AWS S3 in " + s3.S3Region
-	if s3.S3Endpoint != "" {
-		where = "S3 at " + redact(s3.S3Endpoint)
+	where = "S3 at " + redact(s3.S3Endpoint)
+	if s3.S3Endpoint == "aws" {
+		where = "AWS S3 in " + s3.S3Region
 	}
 	return s, where, s.Close, nil
 }

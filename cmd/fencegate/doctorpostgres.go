@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/stores/pgstore"
 )
 
@@ -71,10 +73,11 @@ func (d *postgresDoctor) server(ctx context.Context) {
 	var (
 		version, encoding, database, user string
 		number                            int
-		standby                           bool
+		standby, readOnly                 bool
 	)
 	if !d.ask(ctx, "PostgreSQL", `SELECT current_setting('server_version'), current_setting('server_version_num')::int, current_setting('server_encoding'),
-		current_database(), current_user, pg_is_in_recovery()`, &version, &number, &encoding, &database, &user, &standby) {
+		current_database(), current_user, pg_is_in_recovery(), 'on' IN (current_setting('default_transaction_read_only'), current_setting('transaction_read_only'))`,
+		&version, &number, &encoding, &database, &user, &standby, &readOnly) {
 		return
 	}
 	switch {
@@ -82,6 +85,8 @@ func (d *postgresDoctor) server(ctx context.Context) {
 		d.fail("PostgreSQL", "version %s; 14 or newer is needed", version)
 	case standby:
 		d.fail("PostgreSQL", "version %s, a standby: it takes no writes; name the primary", version)
+	case readOnly:
+		d.fail("PostgreSQL", "version %s, read-only: default_transaction_read_only is on for the server, database %s or role %s, so that no write is taken", version, database, user)
 	default:
 		d.ok("PostgreSQL", "version %s, database %s as %s", version, database, user)
 	}
@@ -100,12 +105,13 @@ func (d *postgresDoctor) session(ctx context.Context) {
 	}
 	store, err := pgstore.Open(pgstore.Config{URL: d.url, Pooled: d.pooled})
 	if err == nil {
-		_, err = store.LiveGrants(ctx)
+		_, err = store.LedgerID(ctx)
 		store.Close()
 	}
-	// A ledger that is missing or closed to this role is another line's.
-	if fence.CodeOf(err) == fence.CodeUnavailable {
-		d.fail("isolation", "a session of the gateway's is refused: %v", err)
+	// A ledger that is missing or closed to this role (class 42) is another line's: the session was good enough to find out.
+	var pg *pgconn.PgError
+	if err != nil && !(errors.As(err, &pg) && strings.HasPrefix(pg.Code, "42")) {
+		d.fail("isolation", "a session of the gateway's cannot be used: %v", err)
 		return
 	}
 	if isolation != "read committed" {
@@ -116,9 +122,14 @@ func (d *postgresDoctor) session(ctx context.Context) {
 }
 
 func (d *postgresDoctor) durability(ctx context.Context) {
-	var fsync, pages, sync, standbys string
+	var (
+		fsync, pages, sync, standbys string
+		sees                         bool // what others do not, of the standbys
+		connected                    int
+	)
 	if !d.ask(ctx, "durability", `SELECT current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_commit'),
-		current_setting('synchronous_standby_names')`, &fsync, &pages, &sync, &standbys) {
+		current_setting('synchronous_standby_names'), pg_has_role('pg_read_all_stats', 'USAGE'),
+		(SELECT count(*) FROM pg_stat_replication WHERE sync_state IN ('sync', 'quorum'))`, &fsync, &pages, &sync, &standbys, &sees, &connected) {
 		return
 	}
 	if fsync != "on" {
@@ -136,6 +147,8 @@ func (d *postgresDoctor) durability(ctx context.Context) {
 		d.warn("synchronous_commit", "off; the gateway's own commits are raised to local, those of SQL callers can be lost in a crash")
 	case standbys == "" || sync == "local":
 		d.ok("synchronous_commit", "%s, without a synchronous standby: a fail-over can lose commits, and needs fencegate ledger advance then", sync)
+	case sees && connected == 0:
+		d.warn("synchronous_commit", "%s, and no synchronous standby of %s is connected: every write waits for one", sync, standbys)
 	default:
 		d.ok("synchronous_commit", "%s, synchronous standbys: %s", sync, standbys)
 	}
@@ -173,7 +186,7 @@ func (d *postgresDoctor) connections(ctx context.Context) {
 	}
 	pool := max(int(pc.MaxConns), pgstore.LeastConns)
 	var all, free int
-	if !d.ask(ctx, "connections", `SELECT m.most, m.most - (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') FROM (SELECT least(
+	if !d.ask(ctx, "connections", `SELECT m.most, m.most - (SELECT sum(numbackends) FROM pg_stat_database)::int FROM (SELECT least(
 		current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
 		(SELECT nullif(datconnlimit, -1) FROM pg_database WHERE datname = current_database()),
 		(SELECT nullif(rolconnlimit, -1) FROM pg_roles WHERE rolname = current_user)) AS most) m`, &all, &free) {

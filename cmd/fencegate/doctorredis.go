@@ -38,7 +38,7 @@ func checkRedis(ctx context.Context, r *report, url, prefix string) {
 		r.fail(what, "a lease cannot be taken and given back: %v", err)
 		return
 	}
-	r.ok(what, "a lease can be taken and given back")
+	r.ok(what, "a lease can be taken and given back, below %s", prefix)
 	if cluster, ok := client.(*redis.ClusterClient); ok {
 		var mu sync.Mutex // one node at a time, so that its lines stay together
 		err = cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
@@ -103,8 +103,10 @@ func checkRedisServer(ctx context.Context, r *report, server redis.Cmdable, what
 func tellEviction(r *report, what string, info map[string]string) {
 	policy := info["maxmemory_policy"]
 	switch {
-	case policy == "" || policy == "noeviction":
+	case policy == "noeviction":
 		r.ok(what, "noeviction")
+	case policy == "":
+		r.warn(what, "it does not tell its maxmemory_policy: see that it is noeviction, or leases pass on early when memory is short")
 	case info["maxmemory"] == "0":
 		r.warn(what, "%s, without a memory limit at present: with one, leases would pass on early; set maxmemory-policy noeviction", policy)
 	default:

@@ -33,7 +33,8 @@ func (advanceCmd) Help() string {
 of the lost part, and would issue their tokens a second time. This ends every grant, so that no token from before is
 accepted any more, and goes on with tokens beyond those of the lost part. Holders acquire their leases again.
 
-Gateways may run meanwhile; their writes wait. Leases that were taken in the lost part run in Redis until they expire:
+Gateways may run meanwhile. It waits half a second at a time for the writes under way, and lets others pass in between;
+while it then ends the grants, requests are answered late, or with 503 when there are very many. Leases that were taken in the lost part run in Redis until they expire:
 deleting the keys below the deployment's prefix hands them on sooner, and is safe.`
 }
 
@@ -56,12 +57,16 @@ func (c *advanceCmd) Run(std *streams, rc *runContext) error {
 		return err
 	}
 	defer store.Close()
-	live, err := store.LiveGrants(rc)
+	live, all, err := store.LiveGrants(rc)
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(std.out, "the ledger in database %s on %s (port %d), as %s:\n", config.Database, config.Host, config.Port, config.User)
-	fmt.Fprintf(std.out, "  %d live grants will end, and every token issued so far is void\n", live)
+	least := ""
+	if !all {
+		least = "at least "
+	}
+	fmt.Fprintf(std.out, "  %s%d live grants will end, and every token issued so far is void\n", least, live)
 	fmt.Fprintf(std.out, "  the next grant's tokens lie %d blocks further on\n", c.Blocks)
 	if !c.Yes {
 		if err := confirm(rc, std, advanceWord); err != nil {

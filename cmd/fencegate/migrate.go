@@ -50,6 +50,10 @@ func (c *migrateUpCmd) Run(std *streams, rc *runContext) error {
 	if err != nil {
 		return err
 	}
+	// A ledger of a newer program has nothing to apply, and still may not be this program's to use.
+	if err := pgstore.CheckSchema(rc, c.DatabaseURL); err != nil {
+		return err
+	}
 	if len(done) == 0 {
 		fmt.Fprintln(std.out, "the ledger is up to date")
 	}

@@ -100,6 +100,30 @@ func TestMigrateUpRefuses(t *testing.T) {
 	}
 }
 
+func TestAProgramThatIsTooOldSaysSo(t *testing.T) {
+	url, exec := patient(t)
+	exec("INSERT INTO fence.schema_version (version_id, is_applied) VALUES (99, true); UPDATE fence.settings SET compatible_from = 99")
+	for _, args := range [][]string{{"migrate", "up"}, {"protect", "wallets", "--lease=purse:{id}"}} {
+		t.Run(args[0], func(t *testing.T) {
+			code, out, errs := command(t, append(args, "--database-url="+url)...)
+			if code != exitFailed || !strings.Contains(errs, "schema version 99 or newer") || strings.Contains(out, "up to date") {
+				t.Errorf("exit %d:\n%s%s", code, out, errs)
+			}
+		})
+	}
+	if template := execute(t, url, "SELECT template FROM fence.protected"); template != "wallet:{id}" {
+		t.Error(template)
+	}
+}
+
+func TestProtectRefusesAPooler(t *testing.T) {
+	url, _ := patient(t)
+	code, out, errs := command(t, "protect", "wallets", "--lease=purse:{id}", "--database-url="+testenv.PgBouncer(t, url, "transaction"))
+	if code != exitFailed || !strings.Contains(errs, "give PostgreSQL's own URL") || strings.Contains(errs, "FENCEGATE_PGBOUNCER") {
+		t.Errorf("exit %d:\n%s%s", code, out, errs)
+	}
+}
+
 func TestMigrateUpWaits(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -111,16 +135,17 @@ func TestMigrateUpWaits(t *testing.T) {
 	for _, c := range []struct {
 		name, url, wait string
 		waits           bool
+		code            int
 		says            string
 	}{
-		{"UntilTheLimit", nobody, "300ms", true, "PostgreSQL does not answer after 300ms"},
-		{"NotForADatabaseThatIsNotThere", strings.Replace(there, "?", "_not?", 1), "30s", false, "does not exist"},
-		{"NotWithABadURL", "postgres://u:hunter2@[/d", "30s", false, "cannot parse"},
+		{"UntilTheLimit", nobody, "300ms", true, exitFailed, "PostgreSQL does not answer after 300ms"},
+		{"NotForADatabaseThatIsNotThere", strings.Replace(there, "?", "_not?", 1), "30s", false, exitFailed, "does not exist"},
+		{"NotWithABadURL", "postgres://u:hunter2@[/d", "30s", false, 80, "cannot be parsed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			began := time.Now()
 			code, out, errs := command(t, "migrate", "up", "--database-url="+c.url, "--wait="+c.wait)
-			if took := time.Since(began); code != exitFailed || !strings.Contains(errs, c.says) || took > 10*time.Second {
+			if took := time.Since(began); code != c.code || !strings.Contains(errs, c.says) || took > 10*time.Second {
 				t.Errorf("exit %d after %v, want %q in:\n%s%s", code, took, c.says, out, errs)
 			}
 			if waited := strings.Contains(errs, "waiting up to"); waited != c.waits || strings.Contains(errs, "hunter2") {

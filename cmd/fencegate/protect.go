@@ -32,13 +32,18 @@ func (c *protectCmd) Run(std *streams, rc *runContext) error {
 	if c.Prefix != "" && c.Bucket == "" {
 		return errors.New("--prefix goes with --bucket")
 	}
+	if err := pgstore.CheckSchema(rc, c.DatabaseURL); err != nil {
+		return err
+	}
 	store, err := pgstore.Open(pgstore.Config{URL: c.DatabaseURL})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
 	b := binding{table: c.Table, bucket: c.Bucket, prefix: c.Prefix, template: c.Lease}
-	if err := b.protect(rc, store); err != nil {
+	if err := b.protect(rc, store); errors.Is(err, pgstore.ErrPooler) {
+		return errors.New("protect needs a direct connection, and this URL leads to a pooler such as PgBouncer: give PostgreSQL's own URL")
+	} else if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(std.out, "%s is protected by lease %s\n", b, c.Lease)

@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -59,7 +60,8 @@ func classify(err error) error {
 		}
 		return fence.Wrap(fence.CodeOutcomeUnknown, err, "PostgreSQL did not confirm: repeat with the same token to learn the outcome")
 	}
-	if pg.SeverityUnlocalized == "FATAL" || pg.SeverityUnlocalized == "PANIC" {
+	// PgBouncer says it only in the field that PostgreSQL translates.
+	if severity := cmp.Or(pg.SeverityUnlocalized, pg.Severity); severity == "FATAL" || severity == "PANIC" {
 		return fence.Wrap(fence.CodeOutcomeUnknown, err, "PostgreSQL ended the session: repeat with the same token to learn the outcome")
 	}
 	return classifyState(pg)

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -22,7 +24,8 @@ type Migration struct {
 }
 
 // Migrate brings the ledger's schema up to date and returns what it applied. Several may run at once: they wait for
-// each other. A schema newer than the program's own is left as it is. Behind a pooler it is ErrMigrateDirectly.
+// each other. A schema newer than the program's own is left as it is: CheckSchema tells whether the program works with
+// it. Behind a pooler it is ErrMigrateDirectly. When a transaction keeps a table that it needs for 5 s, it gives up.
 func Migrate(ctx context.Context, url string) ([]Migration, error) {
 	var done []Migration
 	err := withGoose(ctx, url, func(p *goose.Provider) error {
@@ -38,12 +41,18 @@ func Migrate(ctx context.Context, url string) ([]Migration, error) {
 // ErrMigrateDirectly is a URL that leads to a pooler: the lock that keeps two migrations apart belongs to a session.
 var ErrMigrateDirectly = errors.New("migrations need a direct connection, and this URL leads to a pooler such as PgBouncer: run fencegate migrate up with PostgreSQL's own URL")
 
+// migrationLockTimeout bounds a migration's wait for each table.
+const migrationLockTimeout = 5 * time.Second
+
 func withGoose(ctx context.Context, url string, f func(*goose.Provider) error) (err error) {
 	config, err := directConfig(url)
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	config.RuntimeParams["search_path"] = "pg_catalog, pg_temp"
+	// While a migration waits for a table, all that come to it later wait too, gateways among them. It may work for long.
+	config.RuntimeParams["lock_timeout"] = strconv.FormatInt(migrationLockTimeout.Milliseconds(), 10)
+	config.RuntimeParams["statement_timeout"] = "0"
 	if err := refusePooler(ctx, config); err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
@@ -61,7 +70,9 @@ func withGoose(ctx context.Context, url string, f func(*goose.Provider) error) (
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
-	if err := f(p); err != nil {
+	if err := f(p); sqlState(err) == stateLockTimeout {
+		return fmt.Errorf("migrate: another transaction (a dump, a session that has stalled) kept a table of the ledger for longer than %v: end it, or migrate again when it is over: %w", migrationLockTimeout, err)
+	} else if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	return nil

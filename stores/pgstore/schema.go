@@ -138,7 +138,7 @@ func withConn(ctx context.Context, url string, f func(*pgx.Conn) error) error {
 		return classifyConnect(err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return f(conn)
+	return classifyRead(f(conn))
 }
 
 // appliedMigrations reads goose's own table; there is none in a database without a ledger.

@@ -1,10 +1,12 @@
 package pgstore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/internal/testenv"
@@ -41,6 +43,46 @@ func TestCheckSchema(t *testing.T) {
 				t.Errorf("%v, want %v and %q", err, c.want, c.says)
 			}
 		})
+	}
+}
+
+// A gateway that runs when a newer program migrates the ledger beyond it is not ready any more.
+func TestNotReadyForAnIncompatibleLedger(t *testing.T) {
+	w := newWorld(t)
+	w.exec(fmt.Sprintf("UPDATE fence.settings SET compatible_from = %d", pgstore.SchemaVersion()))
+	if err := w.Ready(t.Context()); err != nil {
+		t.Error(err)
+	}
+	w.exec(fmt.Sprintf("UPDATE fence.settings SET compatible_from = %d", pgstore.SchemaVersion()+1))
+	err := w.Ready(t.Context())
+	if wantCode(t, err, fence.CodeUnavailable); !errors.Is(err, pgstore.ErrSchemaNew) {
+		t.Error(err)
+	}
+}
+
+// A migration that has to wait for a table holds up all that come after it, so it gives up soon.
+func TestMigrateGivesUpOnATableThatIsInUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	own := pgstore.SchemaVersion()
+	w.exec(fmt.Sprintf("ALTER TABLE fence.settings DROP COLUMN compatible_from; DROP FUNCTION fence.advance; DELETE FROM fence.schema_version WHERE version_id = %d", own))
+	reader, err := w.connect().Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reader.Exec(t.Context(), "SELECT FROM fence.settings"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := pgstore.Migrate(ctx, w.url); err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "kept a table") {
+		t.Errorf("migrate: %v", err)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if done, err := pgstore.Migrate(t.Context(), w.url); err != nil || len(done) != 1 || done[0].Version != own {
+		t.Errorf("migrate again: %v %v", done, err)
 	}
 }
 

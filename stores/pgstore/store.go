@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/fencegate/fencegate/fence"
 )
 
 // LeastConns is the least bound of the pool, unless Config.MaxConns says otherwise.
@@ -101,10 +103,17 @@ func Open(cfg Config) (*Store, error) {
 // Close waits for the calls under way and closes the connections.
 func (s *Store) Close() { s.pool.Close() }
 
-// Ready reports whether the ledger answers.
+// Ready reports whether the ledger answers and still works with this program; it is ErrSchemaNew, and CodeUnavailable,
+// once a newer program has migrated it to what this one cannot work with.
 func (s *Store) Ready(ctx context.Context) error {
-	_, err := s.LedgerID(ctx)
-	return err
+	var from int64
+	if err := s.read(ctx, "SELECT compatible_from FROM fence.settings", nil, &from); err != nil {
+		return err
+	}
+	if own := SchemaVersion(); from > own {
+		return fence.Wrap(fence.CodeUnavailable, ErrSchemaNew, "the ledger works with programs of schema version %d or newer, and this one's is %d", from, own)
+	}
+	return nil
 }
 
 // LedgerID returns the id that this ledger was given when it was made.
