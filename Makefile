@@ -33,9 +33,10 @@ release: ## Build dist/: archives for linux and darwin, amd64 and arm64, and the
 demo: deps build ## Watch a paused worker wake up and be refused; needs nothing that runs already
 	bin/fencegate demo $(ARGS)
 
+# The longest packages first, so that none of them is left to run alone.
 test: deps testdeps tools ## Run all tests with the race detector, against real servers
 	cd internal/composetest && go test -timeout 5m ./...
-	go test -race -timeout 15m ./...
+	go test -race -timeout 15m ./e2e ./stores/pgstore ./...
 
 SEED     ?= 0
 SOAK     ?= 1h

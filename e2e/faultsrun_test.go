@@ -106,8 +106,17 @@ func (r *faultsRig) conclude(plan []planned, wall int64) *faultsResult {
 	}
 	result := &faultsResult{config: r.config, run: run, plan: plan, logs: map[string]string{}}
 	run.Faults, result.problems = r.seen()
+	for _, secret := range r.secrets {
+		overheard.secret("a bearer secret", secret)
+	}
 	for _, g := range r.gateways {
 		result.logs[g.name] = g.log
+		overheard.arguments(g.args())
+		if log, err := os.ReadFile(g.log); err != nil {
+			t.Error(err)
+		} else {
+			overheard.hears(g.name+" of "+t.Name(), string(log))
+		}
 	}
 	began := time.Now()
 	result.stats = run.Stats()

@@ -102,6 +102,7 @@ func (p *program) launch(adjust func(*exec.Cmd), args ...string) {
 	t := p.t
 	t.Helper()
 	p.ready, p.done = make(chan string, 1), make(chan struct{})
+	overheard.arguments(args)
 	p.cmd = exec.Command(binary, args...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	p.cmd.Stderr = &p.stderr

@@ -104,6 +104,22 @@ func (e *ears) exchange(resp *http.Response, body []byte) {
 	}
 }
 
+// arguments remembers the secrets in a command line.
+func (e *ears) arguments(args []string) {
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		switch {
+		case name == "--s3-access-key" || name == "--s3-secret-key":
+			e.secret("a key of S3", value)
+		case strings.HasSuffix(name, "-url"):
+			if u, err := url.Parse(value); err == nil {
+				password, _ := u.User.Password()
+				e.secret("a password in "+name, password)
+			}
+		}
+	}
+}
+
 func TestEars(t *testing.T) {
 	const secret = "p&ss/wörd+\"?"
 	basic := func(user string) string {
