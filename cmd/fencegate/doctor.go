@@ -47,7 +47,7 @@ func (c *doctorCmd) Run(std *streams, rc *runContext) error {
 		prefix := cmp.Or(c.RedisPrefix, "fencegate:"+ledger.id)
 		bounded(func(ctx context.Context) { checkRedis(ctx, r, c.RedisURL, prefix) })
 	}
-	if err := checkBlobFlags(c.BlobDir, c.S3Endpoint); err != nil {
+	if err := c.s3Flags.check(c.BlobDir); err != nil {
 		r.fail("blobs", "%v", err)
 	} else {
 		for _, bucket := range ledger.buckets {

@@ -30,14 +30,6 @@ func checkBucket(ctx context.Context, r *report, s3 s3Flags, dir, bucket string)
 	r.ok(what, "%s: a blob can be stored, read and deleted", where)
 }
 
-// checkBlobFlags refuses what fencegate serve refuses: no place for blobs, or two.
-func checkBlobFlags(dir, s3Endpoint string) error {
-	if (dir == "") == (s3Endpoint == "") {
-		return errors.New("name where blobs are kept: --blob-dir, or --s3-endpoint (aws for AWS itself)")
-	}
-	return nil
-}
-
 func openBlobs(s3 s3Flags, dir string) (b stores.Blobs, where string, closeStore func() error, err error) {
 	if dir != "" {
 		d, err := dirstore.New(dir)

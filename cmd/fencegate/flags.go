@@ -138,6 +138,19 @@ type s3Flags struct {
 	S3Prefix    string `name:"s3-prefix" env:"FENCEGATE_S3_PREFIX" default:".fencegate/" help:"Reserved key prefix below which blobs are kept in each bucket."`
 }
 
+// check wants one place for blobs: a directory, or S3.
+func (f s3Flags) check(dir string) error {
+	switch {
+	case dir == "" && f.S3Endpoint == "":
+		return errors.New("name where blobs are kept: --blob-dir, or --s3-endpoint (aws for AWS itself)")
+	case dir != "" && (f.S3Endpoint != "" || f.S3AccessKey != ""):
+		return errors.New("blobs are kept in one place: give --blob-dir, or --s3-endpoint and its keys")
+	case (f.S3AccessKey == "") != (f.S3SecretKey == ""):
+		return errors.New("--s3-access-key and --s3-secret-key go together")
+	}
+	return nil
+}
+
 func (f s3Flags) store() s3store.Config {
 	endpoint := f.S3Endpoint
 	if endpoint == "aws" {

@@ -44,15 +44,7 @@ Blobs of objects are kept in S3 (--s3-endpoint, which is aws for AWS itself) or 
 }
 
 func (c *serveCmd) validate() error {
-	switch {
-	case c.BlobDir == "" && c.S3Endpoint == "":
-		return errors.New("name where blobs are kept: --blob-dir, or --s3-endpoint (aws for AWS itself)")
-	case c.BlobDir != "" && (c.S3Endpoint != "" || c.S3AccessKey != ""):
-		return errors.New("blobs are kept in one place: give --blob-dir, or --s3-endpoint and its keys")
-	case (c.S3AccessKey == "") != (c.S3SecretKey == ""):
-		return errors.New("--s3-access-key and --s3-secret-key go together")
-	}
-	return errors.Join(atLeast("--start-timeout", c.StartTimeout, time.Millisecond),
+	return errors.Join(c.s3Flags.check(c.BlobDir), atLeast("--start-timeout", c.StartTimeout, time.Millisecond),
 		c.backendFlags.validate(), c.limitFlags.validate(), c.collectFlags.validate(), c.drainFlags.validate())
 }
 

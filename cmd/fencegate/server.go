@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/fencegate/fencegate/gateway"
@@ -55,24 +56,21 @@ func (s *server) run(told context.Context, ready func(url string)) error {
 	srv := gateway.NewServer(s.handler, gateway.ServerConfig{MaxHeader: s.limits.MaxHeader, IdleTimeout: s.limits.IdleTimeout, Log: s.log})
 	ctx, stop := context.WithCancelCause(told)
 	defer stop(nil)
-	ended := make(chan error, len(s.background)+1)
+	var running sync.WaitGroup
 	for name, task := range s.background {
-		go func() {
-			err := task(ctx)
-			if err != nil && ctx.Err() == nil {
+		running.Go(func() {
+			if err := task(ctx); err != nil && ctx.Err() == nil {
 				stop(fmt.Errorf("%s: %w", name, err))
 			}
-			ended <- nil
-		}()
+		})
 	}
-	go func() {
+	running.Go(func() {
 		err := srv.Serve(s.listener)
 		if errors.Is(err, http.ErrServerClosed) {
 			err = nil
 		}
 		stop(err)
-		ended <- err
-	}()
+	})
 
 	if err := s.waitReady(ctx); err != nil {
 		stop(err)
@@ -90,9 +88,7 @@ func (s *server) run(told context.Context, ready func(url string)) error {
 		time.Sleep(s.drain.DrainDelay)
 	}
 	s.leave(ctx, srv)
-	for range len(s.background) + 1 {
-		<-ended
-	}
+	running.Wait()
 	return failed
 }
 
