@@ -74,6 +74,11 @@ type Error struct {
 	Holder string
 	// Remaining is how long the lease still runs (CodeLeaseHeld).
 	Remaining time.Duration
+	// Ended is why the newest grant ended, and EndedBy who ended it, if that was somebody else than its principal.
+	Ended   string
+	EndedBy string
+	// Queue is where the caller stood among those that wait, counted from 1, when it gave up, and Waiting how many waited.
+	Queue, Waiting int
 	// Field is the column, header, parameter or key part that is wrong.
 	Field string
 	// Constraint is the name of the violated constraint.

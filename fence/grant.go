@@ -13,8 +13,11 @@ type Grant struct {
 	Principal string
 	// Holder is the name that the holder gave itself, for people.
 	Holder string
-	// Acquire is the hash of principal and acquire id: what the locker keeps as the lease's value.
+	// Acquire is the hash of principal and acquire id.
 	Acquire Digest
+	// Hold is the value under which the locker kept the lease when the grant was certified. Several grants have the same
+	// one when a gateway hands its lease on to others that wait there.
+	Hold Digest
 	// Blocks are the grant's tokens in ascending order; adjacent blocks are merged. Never empty.
 	Blocks []Block
 	// TTL is the time to live that the acquire asked for.
@@ -24,6 +27,8 @@ type Grant struct {
 	// Ended is why the grant ended: EndReleased, EndAbandoned, EndAdvanced, or EndBroken, which ": " and a reason may follow.
 	// Empty while it has not ended.
 	Ended string
+	// EndedBy is the principal that ended it, where that is not the grant's own.
+	EndedBy string
 }
 
 // Why a grant ended.
@@ -61,6 +66,13 @@ type Certificate struct {
 	// Floor is the first token of the newest grant of the lease, read before the lease was taken or proven in
 	// the locker; 0 when there was none. The certificate is void when the newest grant is another one by now (I4).
 	Floor Token
+	// Hold is the value under which the locker keeps the lease.
+	Hold Digest
+	// Local says that Floor is the first token of this hold's previous grant, from which the lease is handed on without
+	// asking the locker. The certificate is void, too, if that grant was broken: its lease was taken away.
+	Local bool
+	// Handed says that the previous grant's holder has released it: it is not told as expired.
+	Handed bool
 }
 
 // GrantRef names a grant by one of its properties; the first that is set counts.
@@ -68,8 +80,18 @@ type GrantRef struct {
 	// ID is the grant's secret id, held by Principal.
 	ID        string
 	Principal string
-	// Acquire is the grant's acquire digest.
+	// Acquire is the grant's acquire digest. With Hold, which is that of the grant too, it is what an acquire was given that
+	// gives up: a copy of it may have got the same grant with a lease of its own.
 	Acquire Digest
+	Hold    Digest
 	// Newest is whichever grant is the newest (an administrator's break).
 	Newest bool
+}
+
+// Ending is why a grant ends, and who ends it.
+type Ending struct {
+	// Why is EndReleased, EndAbandoned, or EndBroken, which ": " and a reason may follow.
+	Why string
+	// By is the principal that breaks somebody else's grant, empty otherwise.
+	By string
 }

@@ -15,9 +15,10 @@ type Leases interface {
 	Renew(ctx context.Context, ref lease.Ref, ttl time.Duration) (*lease.Held, error)
 	More(ctx context.Context, ref lease.Ref) (*lease.Held, error)
 	Release(ctx context.Context, ref lease.Ref) error
-	// Break ends whatever grant is the newest, with a reason that is kept.
-	Break(ctx context.Context, name, reason string) error
-	Inspect(ctx context.Context, name string) (*lease.Held, error)
+	// Break ends whatever grant is the newest, with a reason that is kept; by is the principal that breaks it.
+	Break(ctx context.Context, name, by, reason string) error
+	Inspect(ctx context.Context, name string) (*lease.View, error)
+	List(ctx context.Context, l lease.Listing) (lease.Page, error)
 	// Verify returns nil while the principal may still use the token, else the refusal a write would get.
 	Verify(ctx context.Context, name, principal string, token fence.Token) error
 }
@@ -40,6 +41,17 @@ type Objects interface {
 	CheckWrite(ctx context.Context, w fence.ObjectWrite) error
 	WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error)
+}
+
+// Events is what the gateway asks of what happened to leases.
+type Events interface {
+	// Events returns up to limit events behind a position, oldest first; the empty position is before all that are kept. gone
+	// says that events behind the position are kept no more, so that some are missing.
+	Events(ctx context.Context, after string, limit int) (found []fence.Event, gone bool, err error)
+	// LastEvent returns the position of the newest event.
+	LastEvent(ctx context.Context) (string, error)
+	// NoteRefusals records writes that were refused, as far as it can.
+	NoteRefusals(ctx context.Context, refused []fence.Event) error
 }
 
 // Readiness tells whether writes can be served.

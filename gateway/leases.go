@@ -144,7 +144,7 @@ func (g *Gateway) breakLease(w http.ResponseWriter, r *http.Request, name string
 	}
 	ctx, cancel := detached(r, g.cfg.WriteTimeout)
 	defer cancel()
-	if err := g.cfg.Leases.Break(ctx, name, reason); err != nil {
+	if err := g.cfg.Leases.Break(ctx, name, principalOf(r.Context()), reason); err != nil {
 		return about(name, settled(err))
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -152,11 +152,11 @@ func (g *Gateway) breakLease(w http.ResponseWriter, r *http.Request, name string
 }
 
 func (g *Gateway) inspect(w http.ResponseWriter, r *http.Request, name string) error {
-	held, err := g.cfg.Leases.Inspect(r.Context(), name)
+	view, err := g.cfg.Leases.Inspect(r.Context(), name)
 	if err != nil {
 		return about(name, err)
 	}
-	shown := grantOf(held)
+	shown := grantOf(&view.Held)
 	shown.ID = ""
 	respondJSON(w, http.StatusOK, shown)
 	return nil

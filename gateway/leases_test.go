@@ -111,18 +111,18 @@ func TestLeaseRequestRefused(t *testing.T) {
 type leases struct {
 	gateway.Leases
 	acquire func(context.Context, lease.Request) (*lease.Held, error)
-	inspect func() (*lease.Held, error)
+	inspect func() (*lease.View, error)
 }
 
 func (l leases) Acquire(ctx context.Context, r lease.Request) (*lease.Held, error) {
 	return l.acquire(ctx, r)
 }
-func (l leases) Inspect(context.Context, string) (*lease.Held, error) { return l.inspect() }
+func (l leases) Inspect(context.Context, string) (*lease.View, error) { return l.inspect() }
 
 func TestInspectUncertifiedLease(t *testing.T) {
 	a := serve(t, func(c *gateway.Config) {
-		c.Leases = leases{Leases: c.Leases, inspect: func() (*lease.Held, error) {
-			return &lease.Held{Grant: fence.Grant{Lease: "a", Holder: "h"}, Remaining: 1500 * time.Millisecond}, nil
+		c.Leases = leases{Leases: c.Leases, inspect: func() (*lease.View, error) {
+			return &lease.View{Held: lease.Held{Grant: fence.Grant{Lease: "a", Holder: "h"}, Remaining: 1500 * time.Millisecond}}, nil
 		}}
 	})
 	if got := a.want(200, "GET", "/v1/leases/a", ""); got.text != `{"name":"a","holder":"h","remaining_ms":1500}`+"\n" {

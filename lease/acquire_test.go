@@ -156,7 +156,7 @@ func TestRepeatedAfterALedgerAdvance(t *testing.T) {
 	r := newRig(t)
 	q := lease.Request{Name: "advanced", Principal: "alice", AcquireID: "1"}
 	r.acquire(q)
-	if _, err := r.truth.End(t.Context(), q.Name, fence.GrantRef{Newest: true}, fence.EndAdvanced); err != nil {
+	if _, err := r.truth.End(t.Context(), q.Name, fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndAdvanced}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := r.Acquire(t.Context(), q)
@@ -172,7 +172,7 @@ func TestGrantEndedWhileItIsCertifiedDropsTheLease(t *testing.T) {
 		if _, err := r.truth.Certify(ctx, c); err != nil {
 			return nil, err
 		}
-		if _, err := r.truth.End(ctx, c.Lease, fence.GrantRef{Newest: true}, fence.EndBroken); err != nil {
+		if _, err := r.truth.End(ctx, c.Lease, fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndBroken}); err != nil {
 			return nil, err
 		}
 		return r.truth.Certify(ctx, c)

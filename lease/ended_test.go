@@ -12,7 +12,7 @@ import (
 // endUnderItsLease ends the newest grant in the ledger alone, as an advance of the ledger does.
 func (r *rig) endUnderItsLease(name string) {
 	r.t.Helper()
-	if _, err := r.truth.End(r.t.Context(), name, fence.GrantRef{Newest: true}, fence.EndAdvanced); err != nil {
+	if _, err := r.truth.End(r.t.Context(), name, fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndAdvanced}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -78,12 +78,12 @@ func (m *Manager) Release(ctx context.Context, ref Ref) error {
 	if err := ref.check(); err != nil {
 		return err
 	}
-	return m.finish(ctx, ref.Name, ref.grant(), fence.EndReleased)
+	return m.finish(ctx, ref.Name, ref.grant(), fence.Ending{Why: fence.EndReleased})
 }
 
-// Break ends somebody else's grant and removes its lease, for a reason that is kept with the grant. A grant that
-// has ended already keeps its reason. CodeNotFound when the lease was never granted.
-func (m *Manager) Break(ctx context.Context, name, reason string) error {
+// Break ends somebody else's grant and removes its lease, for a reason that is kept with the grant as is the principal by
+// that breaks it. A grant that has ended already keeps its reason. CodeNotFound when the lease was never granted.
+func (m *Manager) Break(ctx context.Context, name, by, reason string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -94,17 +94,17 @@ func (m *Manager) Break(ctx context.Context, name, reason string) error {
 	if reason != "" {
 		why += ": " + reason
 	}
-	err := m.finish(ctx, name, fence.GrantRef{Newest: true}, why)
+	err := m.finish(ctx, name, fence.GrantRef{Newest: true}, fence.Ending{Why: why, By: by})
 	if fence.CodeOf(err) == fence.CodeLeaseLost {
 		return notHeld(name)
 	}
 	return err
 }
 
-func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, why string) error {
+func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, e fence.Ending) error {
 	ctx, cancel := m.cleanup(ctx)
 	defer cancel()
-	g, err := m.end(ctx, name, by, why)
+	g, err := m.end(ctx, name, by, e)
 	if err != nil {
 		return m.lost(ctx, name, fmt.Errorf("end the grant of lease %s: %w", name, err))
 	}

@@ -113,13 +113,13 @@ func TestRelease(t *testing.T) {
 
 func TestBreak(t *testing.T) {
 	r := newRig(t)
-	wantCode(t, r.Break(t.Context(), "break", "stuck"), fence.CodeNotFound)
+	wantCode(t, r.Break(t.Context(), "break", "ops", "stuck"), fence.CodeNotFound)
 	h := r.acquire(lease.Request{Name: "break"})
-	e := wantCode(t, r.Break(t.Context(), "break", strings.Repeat("x", 513)), fence.CodeInvalidRequest)
+	e := wantCode(t, r.Break(t.Context(), "break", "ops", strings.Repeat("x", 513)), fence.CodeInvalidRequest)
 	if e.Field != "reason" {
 		t.Fatalf("field %q", e.Field)
 	}
-	if err := r.Break(t.Context(), "break", "stuck"); err != nil {
+	if err := r.Break(t.Context(), "break", "ops", "stuck"); err != nil {
 		t.Fatal(err)
 	}
 	if g := r.newest("break"); g.Ended != "broken: stuck" || !r.free("break") {
@@ -140,7 +140,7 @@ func TestInspect(t *testing.T) {
 	if err != nil || got.ID != "" || got.First() != h.First() || got.Holder != "worker-a" || got.Remaining <= 20*time.Second {
 		t.Fatalf("inspected %+v, %v", got, err)
 	}
-	if _, err := r.truth.End(t.Context(), "inspect", fence.GrantRef{Newest: true}, fence.EndBroken); err != nil {
+	if _, err := r.truth.End(t.Context(), "inspect", fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndBroken}); err != nil {
 		t.Fatal(err)
 	}
 	got, err = r.Inspect(t.Context(), "inspect")

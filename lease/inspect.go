@@ -10,7 +10,7 @@ import (
 // Inspect tells who holds a lease, without the grant's ID; CodeNotFound when nobody does. While the grant is being
 // made, or when the lease is held by something that is no grant, only Lease, Holder and Remaining are set and there
 // are no Blocks.
-func (m *Manager) Inspect(ctx context.Context, name string) (*Held, error) {
+func (m *Manager) Inspect(ctx context.Context, name string) (*View, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -26,11 +26,10 @@ func (m *Manager) Inspect(ctx context.Context, name string) (*Held, error) {
 		return nil, fmt.Errorf("find the grant of lease %s: %w", name, coded(err))
 	}
 	if g == nil || g.Ended != "" || g.Acquire != h.Value {
-		return &Held{Grant: fence.Grant{Lease: name, Holder: h.Holder}, Remaining: h.Remaining}, nil
+		return &View{Held: Held{Grant: fence.Grant{Lease: name, Holder: h.Holder}, Remaining: h.Remaining}}, nil
 	}
-	held := &Held{Grant: *g, Remaining: h.Remaining}
-	held.ID = ""
-	return held, nil
+	g.ID = ""
+	return &View{Held: Held{Grant: *g, Remaining: h.Remaining}}, nil
 }
 
 // Verify returns nil while the principal may still use the token, else the refusal that a write would get. It

@@ -22,10 +22,13 @@ type Ledger interface {
 	Certify(ctx context.Context, c fence.Certificate) (*fence.Grant, error)
 	// End ends the newest grant if it is the one that by names, and returns it. A grant that has ended already
 	// is returned as it is. CodeLeaseLost when another grant, or none, is the newest.
-	End(ctx context.Context, lease string, by fence.GrantRef, why string) (*fence.Grant, error)
+	End(ctx context.Context, lease string, by fence.GrantRef, e fence.Ending) (*fence.Grant, error)
 	// More adds a block to the newest grant if it is the one that by names and has not ended, else CodeLeaseLost. It
 	// returns the grant without its ID.
 	More(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error)
+	// List returns the newest grants that have not ended, without their IDs, of leases whose names begin with prefix and
+	// stand behind after in the order of their bytes, at most limit of them. Their leases may have run out. It locks nothing.
+	List(ctx context.Context, prefix, after string, limit int) ([]*fence.Grant, error)
 }
 
 // Locker keeps leases: names that at most one value holds at a time, for a bounded time. It is advisory and may

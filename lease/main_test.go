@@ -157,13 +157,13 @@ func (l *faultyLedger) Certify(ctx context.Context, c fence.Certificate) (*fence
 	return l.Ledger.Certify(ctx, c)
 }
 
-func (l *faultyLedger) End(ctx context.Context, name string, by fence.GrantRef, why string) (*fence.Grant, error) {
+func (l *faultyLedger) End(ctx context.Context, name string, by fence.GrantRef, e fence.Ending) (*fence.Grant, error) {
 	if l.end != nil {
-		if err := l.end(why); err != nil {
+		if err := l.end(e.Why); err != nil {
 			return nil, err
 		}
 	}
-	return l.Ledger.End(ctx, name, by, why)
+	return l.Ledger.End(ctx, name, by, e)
 }
 
 func (l *faultyLedger) Held(ctx context.Context, name string, by fence.GrantRef) (*fence.Grant, error) {

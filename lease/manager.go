@@ -69,10 +69,10 @@ func (m *Manager) cleanup(ctx context.Context) (context.Context, context.CancelF
 }
 
 // end ends a grant, repeating while the ledger cannot say whether it did: ending is idempotent.
-func (m *Manager) end(ctx context.Context, name string, by fence.GrantRef, why string) (*fence.Grant, error) {
+func (m *Manager) end(ctx context.Context, name string, by fence.GrantRef, e fence.Ending) (*fence.Grant, error) {
 	var g *fence.Grant
 	err := m.settle(ctx, func() (err error) {
-		g, err = m.ledger.End(ctx, name, by, why)
+		g, err = m.ledger.End(ctx, name, by, e)
 		return unknownIfCut(err)
 	})
 	return g, err

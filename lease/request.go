@@ -33,3 +33,36 @@ type Held struct {
 	fence.Grant
 	Remaining time.Duration
 }
+
+// View is a lease that is held, as others see it: without the grant's ID, and with those that wait for it.
+type View struct {
+	Held
+	// Queued is how many wait. Waiting are the first of them, in their order.
+	Queued  int
+	Waiting []Waiting
+}
+
+// Waiting is one that waits for a lease.
+type Waiting struct {
+	Holder string
+	// For is how long it has waited, about.
+	For time.Duration
+}
+
+// Listing asks for a page of the leases that are held, in the order of their names' bytes.
+type Listing struct {
+	// Prefix is what their names begin with. After is the Next of the page before.
+	Prefix, After string
+	// Limit is how many the page has at most. Defaults to 100; at most MaxPage.
+	Limit int
+}
+
+// MaxPage is the largest Limit of a Listing.
+const MaxPage = 1000
+
+// Page is a page of leases that are held. It can be short, or empty, although there is another.
+type Page struct {
+	Leases []View
+	// Next is After of the next page, empty on the last.
+	Next string
+}

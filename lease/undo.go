@@ -34,7 +34,7 @@ func (a *acquire) abandon(ctx context.Context) {
 	if a.granted || !a.generated {
 		ctx, cancel := a.m.cleanup(ctx)
 		defer cancel()
-		_, err := a.m.end(ctx, a.cert.Lease, fence.GrantRef{Acquire: a.cert.Acquire}, fence.EndAbandoned)
+		_, err := a.m.end(ctx, a.cert.Lease, fence.GrantRef{Acquire: a.cert.Acquire}, fence.Ending{Why: fence.EndAbandoned})
 		if err != nil && fence.CodeOf(err) != fence.CodeLeaseLost && !a.generated {
 			return
 		}
@@ -72,6 +72,6 @@ func cut(err error) bool {
 // refusal makes an Error that describes the grant it was held against.
 func refusal(code fence.Code, g *fence.Grant, format string, args ...any) *fence.Error {
 	e := fence.Errorf(code, format, args...)
-	e.Lease, e.First, e.Holder = g.Lease, g.First(), g.Holder
+	e.Lease, e.First, e.Holder, e.Ended, e.EndedBy = g.Lease, g.First(), g.Holder, g.Ended, g.EndedBy
 	return e
 }

@@ -50,7 +50,7 @@ func worksWith(t *testing.T, url string) {
 	if _, err := store.More(t.Context(), "l", fence.GrantRef{ID: g.ID, Principal: "p"}); err != nil {
 		t.Error(err)
 	}
-	if _, err := store.End(t.Context(), "l", fence.GrantRef{ID: g.ID, Principal: "p"}, fence.EndReleased); err != nil {
+	if _, err := store.End(t.Context(), "l", fence.GrantRef{ID: g.ID, Principal: "p"}, fence.Ending{Why: fence.EndReleased}); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,6 +5,9 @@ package gatewaytest
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -151,25 +154,47 @@ func (m *Memory) Release(_ context.Context, ref lease.Ref) error {
 }
 
 // Break ends whatever grant is the newest.
-func (m *Memory) Break(_ context.Context, name, reason string) error {
+func (m *Memory) Break(_ context.Context, name, by, reason string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g := m.grants[name]
 	if g == nil {
 		return fence.Errorf(fence.CodeNotFound, "nobody holds the lease")
 	}
-	g.Ended, m.held[name] = fence.EndBroken+": "+reason, false
+	g.Ended, g.EndedBy, m.held[name] = fence.EndBroken+": "+reason, by, false
 	return nil
 }
 
 // Inspect shows who holds the lease.
-func (m *Memory) Inspect(_ context.Context, name string) (*lease.Held, error) {
+func (m *Memory) Inspect(_ context.Context, name string) (*lease.View, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.held[name] {
 		return nil, fence.Errorf(fence.CodeNotFound, "nobody holds the lease")
 	}
-	return heldOf(m.grants[name]), nil
+	view := &lease.View{Held: *heldOf(m.grants[name])}
+	view.ID = ""
+	return view, nil
+}
+
+// List shows the leases that are held.
+func (m *Memory) List(_ context.Context, l lease.Listing) (lease.Page, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var page lease.Page
+	for _, name := range slices.Sorted(maps.Keys(m.held)) {
+		if !m.held[name] || !strings.HasPrefix(name, l.Prefix) || name <= l.After {
+			continue
+		}
+		if len(page.Leases) == l.Limit {
+			page.Next = page.Leases[l.Limit-1].Lease
+			break
+		}
+		view := lease.View{Held: *heldOf(m.grants[name])}
+		view.ID = ""
+		page.Leases = append(page.Leases, view)
+	}
+	return page, nil
 }
 
 // Verify tells whether a write with the token would pass the grant.

@@ -7,8 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -116,7 +118,7 @@ func (l *Ledger) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant
 }
 
 // End implements lease.Ledger.
-func (l *Ledger) End(ctx context.Context, name string, by fence.GrantRef, why string) (*fence.Grant, error) {
+func (l *Ledger) End(ctx context.Context, name string, by fence.GrantRef, e fence.Ending) (*fence.Grant, error) {
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func (l *Ledger) End(ctx context.Context, name string, by fence.GrantRef, why st
 		return nil, lost(name, g)
 	}
 	if g.Ended == "" {
-		g.Ended = why
+		g.Ended, g.EndedBy = e.Why, e.By
 	}
 	return withoutID(g), nil
 }
@@ -150,6 +152,22 @@ func (l *Ledger) More(ctx context.Context, name string, by fence.GrantRef) (*fen
 		g.Blocks = append(g.Blocks, b)
 	}
 	return withoutID(g), nil
+}
+
+// List implements lease.Ledger.
+func (l *Ledger) List(ctx context.Context, prefix, after string, limit int) ([]*fence.Grant, error) {
+	if err := alive(ctx); err != nil {
+		return nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var found []*fence.Grant
+	for _, name := range slices.Sorted(maps.Keys(l.newest)) {
+		if g := l.newest[name]; strings.HasPrefix(name, prefix) && name > after && g.Ended == "" && len(found) < limit {
+			found = append(found, withoutID(g))
+		}
+	}
+	return found, nil
 }
 
 // draw takes the next block. l.mu is held.

@@ -74,7 +74,7 @@ func testNeverGranted(t *testing.T, l ledgerTest) {
 	for _, by := range []fence.GrantRef{{Newest: true}, {ID: "x", Principal: "p"}, {Acquire: fence.DigestOf("x")}, {}} {
 		_, err = l.Held(t.Context(), "never", by)
 		l.code("held", err, fence.CodeLeaseLost)
-		_, err = l.End(t.Context(), "never", by, fence.EndBroken)
+		_, err = l.End(t.Context(), "never", by, fence.Ending{Why: fence.EndBroken})
 		l.code("end", err, fence.CodeLeaseLost)
 		_, err = l.More(t.Context(), "never", by)
 		l.code("more", err, fence.CodeLeaseLost)
@@ -122,7 +122,7 @@ func testSameAcquire(t *testing.T, l ledgerTest) {
 	_, err = l.Certify(t.Context(), other)
 	l.code("another ttl", err, fence.CodeInvalidRequest)
 
-	if _, err := l.End(t.Context(), c.Lease, fence.GrantRef{ID: g.ID, Principal: c.Principal}, fence.EndReleased); err != nil {
+	if _, err := l.End(t.Context(), c.Lease, fence.GrantRef{ID: g.ID, Principal: c.Principal}, fence.Ending{Why: fence.EndReleased}); err != nil {
 		t.Fatal(err)
 	}
 	_, err = l.Certify(t.Context(), c)
@@ -151,7 +151,7 @@ func testEnd(t *testing.T, l ledgerTest) {
 	g := l.certify(certificate("end", "a", 0))
 	by := fence.GrantRef{ID: g.ID, Principal: g.Principal}
 	for _, why := range []string{fence.EndReleased, fence.EndBroken} {
-		ended, err := l.End(t.Context(), g.Lease, by, why)
+		ended, err := l.End(t.Context(), g.Lease, by, fence.Ending{Why: why})
 		if err != nil || ended.Ended != fence.EndReleased || ended.Acquire != g.Acquire {
 			t.Fatalf("end (%s): %+v, %v", why, ended, err)
 		}
@@ -181,7 +181,7 @@ func testNamed(t *testing.T, l ledgerTest) {
 		l.code("held by "+what, err, fence.CodeLeaseLost)
 		_, err = l.More(t.Context(), "named", by)
 		l.code("more by "+what, err, fence.CodeLeaseLost)
-		_, err = l.End(t.Context(), "named", by, fence.EndBroken)
+		_, err = l.End(t.Context(), "named", by, fence.Ending{Why: fence.EndBroken})
 		l.code("end by "+what, err, fence.CodeLeaseLost)
 	}
 	for what, by := range map[string]fence.GrantRef{

@@ -18,7 +18,7 @@ func TestAdvance(t *testing.T) {
 	ctx := t.Context()
 	old := w.grant("wallet:42", "p", "a")
 	w.grant("other", "p", "a")
-	if _, err := w.End(ctx, "other", fence.GrantRef{Newest: true}, fence.EndReleased); err != nil {
+	if _, err := w.End(ctx, "other", fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndReleased}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := w.WriteRow(ctx, patch("wallets", "42", `{"balance":1}`, old.First()))

@@ -84,15 +84,20 @@ func (s *Store) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant,
 }
 
 // End ends the newest grant if by names it, and returns it; one that has ended already is returned as it is.
-func (s *Store) End(ctx context.Context, lease string, by fence.GrantRef, why string) (*fence.Grant, error) {
+func (s *Store) End(ctx context.Context, lease string, by fence.GrantRef, e fence.Ending) (*fence.Grant, error) {
 	id, principal, acquire := refArgs(by)
-	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.end_grant($1, $2, $3, $4, $5, $6) g", id, principal, acquire, by.Newest, why)
+	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.end_grant($1, $2, $3, $4, $5, $6) g", id, principal, acquire, by.Newest, e.Why)
 }
 
 // More adds a block of tokens to the newest grant if by names it and it has not ended.
 func (s *Store) More(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error) {
 	id, principal, acquire := refArgs(by)
 	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4) g", id, principal, acquire)
+}
+
+// List returns the newest grants that have not ended, in the order of their leases' names.
+func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]*fence.Grant, error) {
+	return nil, fence.Errorf(fence.CodeInternal, "not built yet")
 }
 
 // runner is Store.read or Store.query.

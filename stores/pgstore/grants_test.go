@@ -59,10 +59,10 @@ func TestCertify(t *testing.T) {
 	})
 	t.Run("EndedOnce", func(t *testing.T) {
 		ref := fence.GrantRef{ID: g.ID, Principal: "p"}
-		_, err := w.End(ctx, c.Lease, fence.GrantRef{ID: "x", Principal: "p"}, fence.EndReleased)
+		_, err := w.End(ctx, c.Lease, fence.GrantRef{ID: "x", Principal: "p"}, fence.Ending{Why: fence.EndReleased})
 		wantCode(t, err, fence.CodeLeaseLost)
 		for _, why := range []string{fence.EndReleased, fence.EndBroken} {
-			ended, err := w.End(ctx, c.Lease, ref, why)
+			ended, err := w.End(ctx, c.Lease, ref, fence.Ending{Why: why})
 			if err != nil || ended.Ended != fence.EndReleased || ended.Acquire != c.Acquire {
 				t.Errorf("%+v %v", ended, err)
 			}

@@ -124,7 +124,7 @@ func TestPatch(t *testing.T) {
 			return x
 		}())
 		wantCode(t, err, fence.CodeForeignToken)
-		if _, err := w.End(ctx, "wallet:42", fence.GrantRef{ID: g2.ID, Principal: "p"}, fence.EndReleased); err != nil {
+		if _, err := w.End(ctx, "wallet:42", fence.GrantRef{ID: g2.ID, Principal: "p"}, fence.Ending{Why: fence.EndReleased}); err != nil {
 			t.Fatal(err)
 		}
 		_, err = w.WriteRow(ctx, patch("wallets", "42", `{"balance": 1}`, g2.First()))

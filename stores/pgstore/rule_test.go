@@ -96,7 +96,7 @@ func TestRule(t *testing.T) {
 				if grant == nil || rapid.IntRange(0, 9).Draw(t, "keep") > 0 {
 					return
 				}
-				g, err := w.End(ctx, lease, fence.GrantRef{Newest: true}, fence.EndReleased)
+				g, err := w.End(ctx, lease, fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndReleased})
 				if err != nil {
 					t.Fatal(err)
 				}

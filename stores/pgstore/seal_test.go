@@ -98,11 +98,11 @@ func race(t *testing.T, w *world, rounds int, by writing) (violations, committed
 		case 0:
 			w.grant("wallet:42", "p", fmt.Sprint("b", round))
 		case 1:
-			if _, err := w.End(ctx, "wallet:42", fence.GrantRef{ID: g.ID, Principal: "p"}, fence.EndReleased); err != nil {
+			if _, err := w.End(ctx, "wallet:42", fence.GrantRef{ID: g.ID, Principal: "p"}, fence.Ending{Why: fence.EndReleased}); err != nil {
 				t.Fatal(err)
 			}
 		case 2:
-			if _, err := w.End(ctx, "wallet:42", fence.GrantRef{Newest: true}, fence.EndBroken); err != nil {
+			if _, err := w.End(ctx, "wallet:42", fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndBroken}); err != nil {
 				t.Fatal(err)
 			}
 		case 3:
