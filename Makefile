@@ -7,10 +7,10 @@ TOOLS := $(CURDIR)/.cache/bin
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build install release demo test soak mutants model fuzz deps testdeps tools lint fmt clean
+.PHONY: help build install release demo test soak mutants model bench-leases fuzz deps testdeps tools lint fmt clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/fencegate
 	go build -o bin/fencegate ./cmd/fencegate
@@ -53,6 +53,9 @@ mutants: deps testdeps tools ## Show that the checkers find mistakes: each is ma
 
 model: testdeps ## Search the protocol's model with the larger bounds
 	go test ./e2e/model -count 1 -v -parallel 2 -timeout 90m -args -model.long
+
+bench-leases: deps testdeps ## Measure leases beside other libraries', for two minutes (ARGS=-quick)
+	cd bench && go run ./leases $(ARGS)
 
 fuzz: export SCRIPT = $(value run_fuzz)
 fuzz: ## Fuzz each parser for 10 s; longer with FUZZTIME=1m
@@ -174,12 +177,14 @@ install_missing() {  # program, Debian package, Homebrew package, what for
 	has_program "$1" || fail "$1 is missing, $4: apt-get install $2, or brew install $3"
 }
 
-# Debian's PgBouncer starts a service of the system's, which nobody here uses.
+# Debian's PgBouncer and etcd start services of the system's, which nobody here uses.
 has_program() { command -v "$1" >/dev/null || [ -x "/usr/sbin/$1" ]; }
 if ! has_program pgbouncer && command -v systemctl >/dev/null; then as_root systemctl mask pgbouncer.service >/dev/null 2>&1 || true; fi
+if ! has_program etcd && command -v systemctl >/dev/null; then as_root systemctl mask etcd.service >/dev/null 2>&1 || true; fi
 
 install_missing spin spin spin "which searches the protocol's model"
 install_missing pgbouncer pgbouncer pgbouncer "which the store is tested through"
+install_missing etcd etcd-server etcd "which keeps leases in tests"
 endef
 
 # The same commit and the same Go give the same bytes: nothing of the builder's folder, clock, user or umask gets in.

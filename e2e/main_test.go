@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if plan := os.Getenv(faultsClientEnv); plan != "" {
 		os.Exit(faultsClientMain(plan))
 	}
+	if plan := os.Getenv(waitersEnv); plan != "" {
+		os.Exit(waitersMain(plan))
+	}
 	os.Exit(buildAndTest(m))
 }
 

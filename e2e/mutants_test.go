@@ -38,7 +38,7 @@ func mutants() []mutant {
 			"PERFORM set_config('fence.admitted', p_token || ' ' || p_resource, true), set_config('fence.before', coalesce(v_mark.token, 0)::text, true);"}},
 			sql: markNotRaisedOnDelete},
 		{name: "OneStatement", env: []string{"FENCEGATE_MUTANT=one-statement"}, work: map[string]int{"burst": 30}},
-		{name: "TokenAfterTake", functions: []replacement{{"fence.certify", "IF coalesce(newest.first, 0) <> p_floor THEN", "IF false THEN"}},
+		{name: "TokenAfterTake", functions: []replacement{{"fence.decide_certificate", "WHEN coalesce(g.first, 0) <> p_floor THEN", "WHEN false THEN"}},
 			faults: map[string]int{postgresSlow: 30}},
 		{name: "FlipWithoutIntent", functions: []replacement{{"fence.put_object", "AND b.state = 'pending' FOR UPDATE", "FOR UPDATE"}}},
 		{name: "ReplayWithoutDigest", functions: []replacement{{"fence.admit_resource", "AND v_mark.digest = p_digest THEN", "THEN"}}},

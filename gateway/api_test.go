@@ -24,6 +24,7 @@ var (
 	_ gateway.Rows      = (*gatewaytest.Memory)(nil)
 	_ gateway.Objects   = (*gatewaytest.Memory)(nil)
 	_ gateway.Readiness = (*gatewaytest.Memory)(nil)
+	_ gateway.Events    = (*gatewaytest.Memory)(nil)
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,6 +36,7 @@ type api struct {
 	client  *http.Client
 	log     *logBuffer
 	gateway *gateway.Gateway
+	memory  *gatewaytest.Memory
 }
 
 type logBuffer struct {
@@ -70,7 +72,7 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	mem, log := gatewaytest.New(), &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	cfg := gateway.Config{
-		Leases: mem, Rows: mem, Objects: mem, Readiness: mem, Log: logger,
+		Leases: mem, Rows: mem, Objects: mem, Readiness: mem, Events: mem, Log: logger,
 		Authenticate: func(r *http.Request) (gateway.Caller, error) {
 			return caller{name: cmp.Or(r.Header.Get("X-User"), gateway.Anonymous)}, nil
 		},
@@ -86,7 +88,7 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	s.Config = gateway.NewServer(g, gateway.ServerConfig{Log: logger})
 	s.Start()
 	t.Cleanup(s.Close)
-	return &api{t, s.URL, s.Client(), log, g}
+	return &api{t, s.URL, s.Client(), log, g, mem}
 }
 
 type answer struct {
@@ -102,6 +104,10 @@ type problem struct {
 	FirstToken                                                            int64  `json:"first_token"`
 	Mark                                                                  *int64 `json:"mark"`
 	RemainingMS                                                           int64  `json:"remaining_ms"`
+	QueuePosition                                                         int    `json:"queue_position"`
+	QueueLength                                                           int    `json:"queue_length"`
+	Ended                                                                 string `json:"ended"`
+	EndedBy                                                               string `json:"ended_by"`
 	Retryable                                                             bool
 	TraceID                                                               string `json:"trace_id"`
 }

@@ -27,6 +27,9 @@ const (
 	defaultWriteTimeout = 15 * time.Second
 	defaultBodyLimit    = time.Hour
 
+	defaultMaxStreams     = 256
+	defaultMaxStreamsEach = 16
+
 	maxAcquireRate = 1e6
 )
 
@@ -40,6 +43,14 @@ type Config struct {
 	Rows      Rows
 	Objects   Objects
 	Readiness Readiness
+
+	// Events is what streams of events show, and where refused writes are recorded. Defaults to none: then there are no streams.
+	Events Events
+	// Limiter counts requests of principals. Defaults to none, and no limit.
+	Limiter Limiter
+	// DenyUncounted refuses reads and calls about leases that the Limiter cannot count; writes and releases go through all the
+	// same. Defaults to false: everything goes through.
+	DenyUncounted bool
 
 	// Authenticate names the caller and what it may do. An error without a fence.Code is answered as unauthenticated.
 	// Defaults to everybody being Anonymous, who may do everything.
@@ -71,6 +82,10 @@ type Config struct {
 	AcquireRate float64
 	// AcquireBurst is how many it may draw at once. Defaults to those of ten seconds.
 	AcquireBurst int
+	// MaxStreams is how many streams of events there are at once. Defaults to 256.
+	MaxStreams int
+	// MaxStreamsEach is how many of them one principal has. Defaults to 16.
+	MaxStreamsEach int
 
 	// WriteTimeout bounds the reading of every body but an object's, and a write that has been read. Defaults to 15 s.
 	WriteTimeout time.Duration
@@ -91,6 +106,8 @@ func (c Config) withDefaults() Config {
 	c.MaxDepth = cmp.Or(c.MaxDepth, defaultMaxDepth)
 	c.MaxObject = cmp.Or(c.MaxObject, defaultMaxObject)
 	c.MaxMeta = cmp.Or(c.MaxMeta, defaultMaxMeta)
+	c.MaxStreams = cmp.Or(c.MaxStreams, defaultMaxStreams)
+	c.MaxStreamsEach = cmp.Or(c.MaxStreamsEach, defaultMaxStreamsEach)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, defaultWriteTimeout)
 	c.UploadLimit = cmp.Or(c.UploadLimit, defaultBodyLimit)
 	c.DownloadLimit = cmp.Or(c.DownloadLimit, defaultBodyLimit)
@@ -101,7 +118,7 @@ func (c Config) validate() error {
 	switch {
 	case c.Leases == nil, c.Rows == nil, c.Objects == nil, c.Readiness == nil:
 		return errors.New("gateway: Leases, Rows, Objects and Readiness are required")
-	case c.MaxPath < 0, c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0, c.AcquireBurst < 0, !(c.AcquireRate >= 0 && c.AcquireRate <= maxAcquireRate):
+	case c.MaxPath < 0, c.MaxBody < 0, c.MaxDepth < 0, c.MaxObject < 0, c.MaxMeta < 0, c.AcquireBurst < 0, c.MaxStreams < 0, c.MaxStreamsEach < 0, !(c.AcquireRate >= 0 && c.AcquireRate <= maxAcquireRate):
 		return errors.New("gateway: a limit is negative or out of range")
 	case c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0:
 		return errors.New("gateway: a time limit is negative")
@@ -109,7 +126,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Gateway is the HTTP API. It starts no goroutines of its own.
+// Gateway is the HTTP API. Its goroutines are those of the requests, one that looks for events while there are streams of
+// them, and that of Run.
 type Gateway struct {
 	cfg Config
 	mux http.Handler
@@ -121,6 +139,14 @@ type Gateway struct {
 	stopWaiting context.CancelFunc
 	// transfers counts the bodies of objects that are on their way.
 	transfers atomic.Int64
+
+	limits   limits
+	refusals *refusals
+	feed     *feed // nil without Events
+	places   places
+	times    streamTimes
+	// accessChanged is rung when callers may have other rights.
+	accessChanged bell
 }
 
 // New makes a gateway.
@@ -133,7 +159,13 @@ func New(cfg Config) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Gateway{cfg: cfg, pace: pace}
+	g := &Gateway{
+		cfg: cfg, pace: pace, limits: newLimits(), refusals: newRefusals(cfg.Events, cfg.Log), times: defaultStreamTimes(),
+		places: places{most: cfg.MaxStreams, mostEach: cfg.MaxStreamsEach, each: map[string]int{}},
+	}
+	if cfg.Events != nil {
+		g.feed = newFeed(cfg.Events, cfg.Log)
+	}
 	g.draining, g.stopWaiting = context.WithCancel(context.Background())
 	g.mux = g.routes()
 	return g, nil
@@ -141,6 +173,13 @@ func New(cfg Config) (*Gateway, error) {
 
 // ServeHTTP serves the API below / (/v1, /livez, /readyz).
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
+
+// Run does what a gateway does beside answering requests, until the context ends: it records refused writes among the events.
+// What was noted by then is recorded before it returns.
+func (g *Gateway) Run(ctx context.Context) error {
+	g.refusals.run(ctx)
+	return nil
+}
 
 // detached is the context of a write: the client's disconnect does not cancel it, a deadline of its own does.
 func detached(r *http.Request, limit time.Duration) (context.Context, context.CancelFunc) {

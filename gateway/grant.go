@@ -40,3 +40,29 @@ func respondGrant(w http.ResponseWriter, status int, h *lease.Held) {
 	w.Header().Set(headerLeaseID, g.ID)
 	respondJSON(w, status, g)
 }
+
+// leaseView is a lease as others than its holder see it.
+type leaseView struct {
+	grant
+	Queue *queueView `json:"queue,omitempty"`
+}
+
+// queueView is who waits for a lease: how many, and the first of them.
+type queueView struct {
+	Length  int           `json:"length"`
+	Waiting []waitingView `json:"waiting"`
+}
+
+type waitingView struct {
+	Holder    string `json:"holder"`
+	WaitingMS int64  `json:"waiting_ms"`
+}
+
+func viewOf(v *lease.View) leaseView {
+	shown := leaseView{grantOf(&v.Held), &queueView{v.Queued, []waitingView{}}}
+	shown.ID = ""
+	for _, w := range v.Waiting {
+		shown.Queue.Waiting = append(shown.Queue.Waiting, waitingView{w.Holder, millis(w.For)})
+	}
+	return shown
+}

@@ -156,9 +156,7 @@ func (g *Gateway) inspect(w http.ResponseWriter, r *http.Request, name string) e
 	if err != nil {
 		return about(name, err)
 	}
-	shown := grantOf(&view.Held)
-	shown.ID = ""
-	respondJSON(w, http.StatusOK, shown)
+	respondJSON(w, http.StatusOK, viewOf(view))
 	return nil
 }
 

@@ -125,7 +125,7 @@ func TestInspectUncertifiedLease(t *testing.T) {
 			return &lease.View{Held: lease.Held{Grant: fence.Grant{Lease: "a", Holder: "h"}, Remaining: 1500 * time.Millisecond}}, nil
 		}}
 	})
-	if got := a.want(200, "GET", "/v1/leases/a", ""); got.text != `{"name":"a","holder":"h","remaining_ms":1500}`+"\n" {
+	if got := a.want(200, "GET", "/v1/leases/a", ""); got.text != `{"name":"a","holder":"h","remaining_ms":1500,"queue":{"length":0,"waiting":[]}}`+"\n" {
 		t.Fatal(got.text)
 	}
 }
@@ -190,4 +190,31 @@ func TestDrainEndsAcquiresThatWait(t *testing.T) {
 		t.Fatal(got.text)
 	}
 	a.want(404, "GET", "/v1/leases/a", "")
+}
+
+// A waiter that gives up is told where it stood.
+func TestRefusalOfAWaiter(t *testing.T) {
+	refusal := fence.Errorf(fence.CodeLeaseHeld, "held")
+	a := serve(t, func(c *gateway.Config) {
+		c.Leases = leases{Leases: c.Leases, acquire: func(context.Context, lease.Request) (*lease.Held, error) {
+			e := *refusal
+			return nil, &e
+		}}
+	})
+	if got := a.want(409, "POST", "/v1/leases/a", ""); strings.Contains(got.text, "queue") {
+		t.Error(got.text)
+	}
+	refusal.Queue, refusal.Waiting = 3, 7
+	if p := a.refused(409, "lease-held", "POST", "/v1/leases/a", `{"wait":"1s"}`); p.QueuePosition != 3 || p.QueueLength != 7 {
+		t.Errorf("%+v", p)
+	}
+	refusal.Code, refusal.Queue = fence.CodeRateLimited, 0
+	got := a.want(429, "POST", "/v1/leases/a", `{"wait":"1s"}`)
+	if p := got.problem(t); p.QueueLength != 7 || p.Lease != "a" || got.Header.Get("Retry-After") != "1" {
+		t.Error(got.text, got.Header)
+	}
+	refusal.Code, refusal.Ended, refusal.EndedBy = fence.CodeForbidden, "broken: x", "root"
+	if got := a.want(403, "POST", "/v1/leases/a", ""); strings.Contains(got.text, "root") || strings.Contains(got.text, "queue") {
+		t.Error(got.text)
+	}
 }

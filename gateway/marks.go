@@ -14,7 +14,7 @@ func (g *Gateway) rowMarkEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{table, []method{on(http.MethodGet, "get", VerbRead, name, g.rowMark)}}, nil
+	return endpoint{about: table, methods: []method{on(http.MethodGet, "get", VerbRead, name, g.rowMark)}}, nil
 }
 
 func (g *Gateway) objectMarkEndpoint(rest string) (endpoint, error) {
@@ -22,7 +22,7 @@ func (g *Gateway) objectMarkEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{aboutObject(name), []method{on(http.MethodGet, "get", VerbRead, name, g.objectMark)}}, nil
+	return endpoint{about: aboutObject(name), methods: []method{on(http.MethodGet, "get", VerbRead, name, g.objectMark)}}, nil
 }
 
 func (g *Gateway) rowMark(w http.ResponseWriter, r *http.Request, name fence.RowName) error {

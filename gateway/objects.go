@@ -12,7 +12,7 @@ func (g *Gateway) objectEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{aboutObject(name), []method{
+	return endpoint{about: aboutObject(name), methods: []method{
 		on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Objects.ObjectMark, g.getObject)),
 		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.putObject)),
 		on(http.MethodDelete, "delete", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),

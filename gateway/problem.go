@@ -30,7 +30,11 @@ type problem struct {
 	Lease       string       `json:"lease,omitempty"`
 	First       fence.Token  `json:"first_token,omitempty"`
 	Holder      string       `json:"holder,omitempty"`
+	Ended       string       `json:"ended,omitempty"`
+	EndedBy     string       `json:"ended_by,omitempty"`
 	RemainingMS *int64       `json:"remaining_ms,omitempty"`
+	Position    int          `json:"queue_position,omitempty"`
+	Waiting     int          `json:"queue_length,omitempty"`
 	Field       string       `json:"field,omitempty"`
 	Constraint  string       `json:"constraint,omitempty"`
 	Retryable   bool         `json:"retryable"`
@@ -76,6 +80,7 @@ func refusalOf(err error) *fence.Error {
 	e := *coded
 	if e.Code == fence.CodeForbidden || e.Code == fence.CodeUnauthenticated {
 		e.State, e.Lease, e.First, e.Holder, e.Remaining = nil, "", 0, "", 0
+		e.Ended, e.EndedBy, e.Queue, e.Waiting = "", "", 0, 0
 	}
 	return &e
 }
@@ -85,6 +90,7 @@ func newProblem(e *fence.Error, trace string) problem {
 	p := problem{
 		Code: publicCode(e.Code), Title: out.title, Status: out.status, Detail: clip(e.Message, maxDetail),
 		Token: e.Token, Lease: e.Lease, First: e.First, Holder: e.Holder,
+		Ended: e.Ended, EndedBy: e.EndedBy, Position: e.Queue, Waiting: e.Waiting,
 		Field: clip(e.Field, maxField), Constraint: e.Constraint,
 		Retryable: e.Code.Retryable(), TraceID: trace,
 	}

@@ -14,20 +14,24 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 
 // endpoint is what one path answers to: about names what the path names, methods stand in the order that Allow shows.
 type endpoint struct {
-	about   Action
-	methods []method
+	about Action
+	// piecewise says that the path names nothing: the handler shows of many things those that the caller may read.
+	piecewise bool
+	methods   []method
 }
 
 // method is one of them. op is its name in metrics.
 type method struct {
 	name, op string
 	verb     Verb
-	serve    handler
+	// query says that the handler reads the query.
+	query bool
+	serve handler
 }
 
 // on binds a method to a handler of what the path names.
 func on[T any](name, op string, verb Verb, target T, h func(http.ResponseWriter, *http.Request, T) error) method {
-	return method{name, op, verb, func(w http.ResponseWriter, r *http.Request) error { return h(w, r, target) }}
+	return method{name: name, op: op, verb: verb, serve: func(w http.ResponseWriter, r *http.Request) error { return h(w, r, target) }}
 }
 
 // allow is the value of the Allow header.
@@ -71,7 +75,9 @@ func (g *Gateway) families() []family {
 	return []family{
 		{prefix: "/livez", resolve: fixed(g.live), public: true},
 		{prefix: "/readyz", resolve: fixed(g.ready), public: true},
+		{api: "leases", prefix: "/v1/leases", resolve: g.leasesEndpoint},
 		{api: "leases", prefix: "/v1/leases/", resolve: g.leaseEndpoint},
+		{api: "events", prefix: "/v1/events", resolve: g.eventsEndpoint},
 		{api: "rows", prefix: "/v1/rows/", resolve: g.rowEndpoint},
 		{api: "objects", prefix: "/v1/objects/", resolve: g.objectEndpoint},
 		{api: "marks", prefix: "/v1/marks/rows/", resolve: g.rowMarkEndpoint},
@@ -99,19 +105,19 @@ func (g *Gateway) routes() http.Handler {
 				continue
 			}
 			if f.public {
-				return f.serve(w, r)
+				return g.serve(f)(w, r)
 			}
-			g.observed(f.api, g.authenticated(g.handle(f.serve))).ServeHTTP(w, r)
+			g.observed(f.api, g.authenticated(g.handle(g.serve(f)))).ServeHTTP(w, r)
 			return nil
 		}
 		return noPath(w, r)
 	}))
 	for _, f := range families {
 		if f.public {
-			mux.Handle(f.pattern(), g.handle(f.serve))
+			mux.Handle(f.pattern(), g.handle(g.serve(f)))
 		} else {
 			observed := func(next http.Handler) http.Handler { return g.observed(f.api, next) }
-			mux.With(observed, g.authenticated).Handle(f.pattern(), g.handle(f.serve))
+			mux.With(observed, g.authenticated).Handle(f.pattern(), g.handle(g.serve(f)))
 		}
 	}
 	return mux
@@ -121,35 +127,50 @@ func noPath(http.ResponseWriter, *http.Request) error {
 	return fence.Errorf(fence.CodeNotFound, "there is nothing at this path")
 }
 
-// serve finds the handler below the family's prefix and asks whether the caller may. A query is refused: to ignore one
-// would turn a filter that the client believes in into a write without it.
-func (f family) serve(w http.ResponseWriter, r *http.Request) error {
-	e, err := f.resolve(strings.TrimPrefix(wirePath(r.URL), f.prefix))
-	if err != nil {
-		return err
+// serve finds the handler below the family's prefix and calls it.
+func (g *Gateway) serve(f family) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		e, err := f.resolve(strings.TrimPrefix(wirePath(r.URL), f.prefix))
+		if err != nil {
+			return err
+		}
+		for _, m := range e.methods {
+			if m.name != r.Method && (m.name != http.MethodGet || r.Method != http.MethodHead) {
+				continue
+			}
+			if f.public {
+				return m.serve(w, r)
+			}
+			return g.call(w, r, e, m)
+		}
+		w.Header().Set("Allow", e.allow())
+		return fence.Errorf(fence.CodeMethodNotAllowed, "this path answers to %s", e.allow())
 	}
-	for _, m := range e.methods {
-		if m.name != r.Method && (m.name != http.MethodGet || r.Method != http.MethodHead) {
-			continue
-		}
-		if f.public {
-			return m.serve(w, r)
-		}
-		observationOf(r.Context()).Op = m.op
+}
+
+// call asks whether the caller may, now and so often, and calls the handler. A query is refused where none is read: to
+// ignore one would turn a filter that the client believes in into a write without it.
+func (g *Gateway) call(w http.ResponseWriter, r *http.Request, e endpoint, m method) error {
+	observationOf(r.Context()).Op = m.op
+	if !e.piecewise {
 		if err := allowed(r, e.about.with(m.verb)); err != nil {
 			return err
 		}
-		if r.URL.RawQuery != "" {
-			return fence.Errorf(fence.CodeInvalidRequest, "this path takes no query parameters")
-		}
-		if err := m.serve(w, r); err != nil {
-			return err
-		}
-		noteAnswer(w, r)
-		return nil
 	}
-	w.Header().Set("Allow", e.allow())
-	return fence.Errorf(fence.CodeMethodNotAllowed, "this path answers to %s", e.allow())
+	if err := g.withinRate(r, m); err != nil {
+		return about(e.about.Lease, err)
+	}
+	if r.URL.RawQuery != "" && !m.query {
+		return fence.Errorf(fence.CodeInvalidRequest, "this path takes no query parameters")
+	}
+	if err := m.serve(w, r); err != nil {
+		if m.verb == VerbWrite {
+			g.refusals.note(principalOf(r.Context()), err)
+		}
+		return err
+	}
+	noteAnswer(w, r)
+	return nil
 }
 
 func (g *Gateway) handle(h handler) http.HandlerFunc {

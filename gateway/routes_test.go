@@ -13,12 +13,14 @@ import (
 
 func TestUnknownPathsAndMethods(t *testing.T) {
 	a := serve(t, nil)
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/leases", "/v1/rows/t", "/v1/objects/b", "/v2/rows/t/1", "/v1%2Frows/t/1", "//v1/rows/t/1", "/livez/"} {
+	for _, path := range []string{"/", "/v1", "/v1/", "/v1/lease", "/v1/events/", "/v1/rows/t", "/v1/objects/b", "/v2/rows/t/1", "/v1%2Frows/t/1", "//v1/rows/t/1", "/livez/"} {
 		a.refused(404, "not-found", "GET", path, "")
 	}
 	for _, tc := range []struct{ method, path, allow string }{
 		{"PATCH", "/v1/leases/a", "GET, HEAD, POST, PUT, DELETE"},
 		{"GET", "/v1/leases/a/tokens", "POST"},
+		{"POST", "/v1/leases", "GET, HEAD"},
+		{"DELETE", "/v1/events", "GET, HEAD"},
 		{"DELETE", "/v1/leases/a/verify", "POST"},
 		{"POST", "/v1/rows/t/1", "GET, HEAD, PATCH, PUT, DELETE"},
 		{"BREW", "/v1/rows/t/1", "GET, HEAD, PATCH, PUT, DELETE"},

@@ -11,7 +11,7 @@ func (g *Gateway) rowEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{table, []method{
+	return endpoint{about: table, methods: []method{
 		on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Rows.RowMark, g.getRow)),
 		on(http.MethodPatch, "patch", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.patchRow)),
 		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.putRow)),

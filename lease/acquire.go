@@ -10,12 +10,12 @@ import (
 )
 
 // Acquire takes a lease and returns the grant with its ID. While somebody else holds the lease it waits for as long
-// as the request says, then it is CodeLeaseHeld with the holder and the remaining time. A repetition of an acquire by
-// its AcquireID returns the same grant; with another holder or TTL it is CodeInvalidRequest, after the grant has
-// ended CodeGrantEnded.
+// as the request says, in the order in which they came to all gateways; then it is CodeLeaseHeld with the holder, the remaining
+// time and where it stood. A repetition of an acquire by its AcquireID returns the same grant; with another holder or TTL it is
+// CodeInvalidRequest, after the grant has ended CodeGrantEnded. CodeRateLimited when as many wait as may.
 //
-// What begins with taking the lease is finished even when ctx is cancelled. CodeUnavailable may leave a lease behind,
-// and CodeOutcomeUnknown a grant, for a client that gave an AcquireID: repeating settles it.
+// When ctx is cancelled while it waits it leaves the queue at once. What begins with getting the lease is finished all the
+// same. CodeOutcomeUnknown may leave a grant behind for a client that gave an AcquireID: repeating settles it.
 //
 // The grant's Remaining can be 0: the ledger was slow, and the lease could not be extended. The grant was made all
 // the same; whether its tokens are good is decided where they are spent.
@@ -35,6 +35,7 @@ func (m *Manager) Acquire(ctx context.Context, r Request) (*Held, error) {
 			TTL:       r.TTL,
 		},
 		generated: generated,
+		waits:     r.Wait > 0,
 		over:      over,
 		limit:     over.Add(m.config.CertifyTimeout),
 	}
@@ -47,88 +48,62 @@ type acquire struct {
 	cert fence.Certificate
 	// generated tells that no client knows the acquire id, so that nobody can repeat the acquire.
 	generated bool
-	// over is when waiting for a holder ends, limit when contending for certificates ends.
+	// waits tells that it waits while somebody else holds the lease, until over; limit is when contending for certificates ends.
+	waits       bool
 	over, limit time.Time
-	// taken tells that the lease was ours, or may have been: giving up has something to undo.
-	taken bool
-	// granted tells that a grant was made, or may have been.
-	granted bool
-	// waits tells that it is counted among those that wait.
-	waits bool
-}
-
-// taking is the locker's answer to a take, and when it was asked.
-type taking struct {
-	Holding
-	sent time.Time
 	// newest is the newest grant as it stood before the lease was asked for.
 	newest *fence.Grant
+	// granted tells that a grant was made, or may have been.
+	granted bool
 }
 
 func (a *acquire) run(ctx context.Context) (*Held, error) {
-	defer a.uncount()
-	poll, retry := a.m.backoff(), a.m.backoff()
-	for voids := 0; ; {
-		t, err := a.take(ctx)
+	retry, voids := a.m.backoff(), 0
+	for {
+		if err := a.readFloor(ctx); err != nil {
+			return nil, err
+		}
+		if held, err := a.resume(ctx); held != nil || err != nil {
+			return held, err
+		}
+		t, err := a.m.turns.take(ctx, a)
 		if err != nil {
-			return nil, a.undo(ctx, err)
+			return nil, err
 		}
-		if t.Value != a.cert.Acquire {
-			if a.dropEnded(ctx, t) {
-				continue
+		if t == nil {
+			continue // another copy of this acquire was granted
+		}
+		for t != nil {
+			g, err := a.certify(ctx, t)
+			if err == nil {
+				return a.deliver(ctx, g, t)
 			}
-			if err := a.await(ctx, t.Holding, poll); err != nil {
-				return nil, a.undo(ctx, err)
+			if !errors.Is(err, fence.ErrVoid) && fence.CodeOf(err) != fence.CodeContention {
+				return nil, a.undo(ctx, t, err)
 			}
-			continue
-		}
-		g, err := a.certify(ctx)
-		if err == nil {
-			return a.deliver(ctx, g, t)
-		}
-		if !errors.Is(err, fence.ErrVoid) && fence.CodeOf(err) != fence.CodeContention {
-			return nil, a.undo(ctx, err)
-		}
-		if errors.Is(err, fence.ErrVoid) {
-			a.m.void.Add(1)
-		}
-		if voids++; voids >= a.m.config.MaxVoid || !time.Now().Before(a.limit) {
-			return nil, a.undo(ctx, a.contention(voids, err))
-		}
-		if err := sleep(a.bound(ctx), retry.next()); err != nil {
-			return nil, a.undo(ctx, a.cancelled(err))
+			if errors.Is(err, fence.ErrVoid) {
+				a.m.void.Add(1)
+			}
+			if voids++; voids >= a.m.config.MaxVoid || !time.Now().Before(a.limit) {
+				return nil, a.undo(ctx, t, a.contention(voids, err))
+			}
+			if err := sleep(a.bound(ctx), retry.next()); err != nil {
+				return nil, a.undo(ctx, t, a.cancelled(err))
+			}
+			if t, err = a.prove(ctx, t); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
 
-// take reads the floor and takes the lease, in this order (I4). After a void certificate the take is the proof that
-// the lease is still ours.
-func (a *acquire) take(ctx context.Context) (taking, error) {
-	if a.taken {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), a.m.config.CertifyTimeout)
-		defer cancel()
+// readFloor reads the newest grant, before the lease is taken (I4), and refuses what the ledger would refuse.
+func (a *acquire) readFloor(ctx context.Context) (err error) {
+	if a.newest, err = a.m.ledger.Newest(ctx, a.cert.Lease); err != nil {
+		return fmt.Errorf("read the floor of lease %s: %w", a.cert.Lease, coded(err))
 	}
-	newest, err := a.m.ledger.Newest(ctx, a.cert.Lease)
-	if err != nil {
-		return taking{}, fmt.Errorf("read the floor of lease %s: %w", a.cert.Lease, coded(err))
-	}
-	if err := a.refuse(newest); err != nil {
-		return taking{}, err
-	}
-	a.cert.Floor = 0
-	if newest != nil {
-		a.cert.Floor = newest.First()
-	}
-	sent := time.Now()
-	h, err := a.m.locker.Take(ctx, a.cert.Lease, Holding{Value: a.cert.Acquire, Holder: a.cert.Holder, Remaining: a.cert.TTL})
-	if err != nil {
-		// The take may have arrived.
-		a.taken = true
-		return taking{}, fmt.Errorf("take lease %s: %w", a.cert.Lease, coded(err))
-	}
-	a.taken = a.taken || h.Value == a.cert.Acquire
-	return taking{h, sent, newest}, nil
+	a.m.turns.notice(a.newest)
+	return a.refuse(a.newest)
 }
 
 // refuse is what the ledger would answer to a certificate of this acquire, told before a lease is taken for it.
@@ -137,7 +112,6 @@ func (a *acquire) refuse(newest *fence.Grant) error {
 	case newest == nil || newest.Acquire != a.cert.Acquire:
 		return nil
 	case newest.Ended != "":
-		a.taken = true
 		return refusal(fence.CodeGrantEnded, newest, "the grant of this acquire was %s; an acquire id is for one attempt", endedHow(newest))
 	case newest.Holder != a.cert.Holder:
 		return refusal(fence.CodeInvalidRequest, newest, "the acquire is repeated with holder %q, it was made with %q", a.cert.Holder, newest.Holder).In("holder")
@@ -155,52 +129,41 @@ func endedHow(g *fence.Grant) string {
 	return g.Ended
 }
 
-// dropEnded removes a lease that is held by an acquire whose grant has ended, and reports whether it did: the locker could
-// not be told of the end, or the ledger was advanced. Its successor need not wait out the TTL.
-//
-// It is safe because that acquire can be granted nothing while its ended grant is the newest: nobody loses a lease
-// that he could use. Should the acquire id be used again, after another grant, between the look at the ledger and the
-// drop, a lease goes early, as if the locker had lost it. I4 does not rest on the locker keeping anything: this acquire
-// starts again from a new floor, then takes the lease.
-func (a *acquire) dropEnded(ctx context.Context, t taking) bool {
-	if t.newest == nil || t.newest.Ended == "" || t.newest.Acquire != t.Value {
-		return false
+// resume returns the grant that this acquire was given before, if it holds its lease still.
+func (a *acquire) resume(ctx context.Context) (*Held, error) {
+	g := a.newest
+	if g == nil || g.Acquire != a.cert.Acquire {
+		return nil, nil
 	}
-	dropped, err := a.m.locker.Drop(ctx, a.cert.Lease, t.Value)
-	return err == nil && dropped
-}
-
-// await pauses before the next look at a lease that somebody else holds.
-func (a *acquire) await(ctx context.Context, h Holding, poll *backoff) error {
-	left := time.Until(a.over)
-	if left <= 0 {
-		return &fence.Error{
-			Code:      fence.CodeLeaseHeld,
-			Message:   fmt.Sprintf("lease %s is held by %s for another %v", a.cert.Lease, h.Holder, h.Remaining.Round(time.Millisecond)),
-			Lease:     a.cert.Lease,
-			First:     a.cert.Floor,
-			Holder:    h.Holder,
-			Remaining: h.Remaining,
-		}
+	sent := time.Now()
+	st, err := a.m.locker.Look(ctx, a.cert.Lease, 0)
+	if err != nil {
+		return nil, fmt.Errorf("look at lease %s: %w", a.cert.Lease, coded(err))
 	}
-	if !a.waits {
-		a.waits = true
-		a.m.waiting.Add(1)
+	if st.Value != g.Hold || st.Reserved {
+		return nil, nil
 	}
-	if err := sleep(ctx, min(left, max(h.Remaining, time.Millisecond), poll.next())); err != nil {
-		return a.cancelled(err)
+	// Only the ledger knows the id.
+	again, err := a.certify(ctx, &turn{batch: &batch{value: g.Hold}, floor: g.First()})
+	switch {
+	case errors.Is(err, fence.ErrVoid):
+		return nil, nil // granted to somebody else just now: it has to be had anew
+	case err != nil:
+		return nil, err
 	}
-	return nil
+	return &Held{Grant: *again, Remaining: max(0, st.Remaining-time.Since(sent))}, nil
 }
 
 // certify asks for the grant, whether the caller still waits or not: half a grant would help nobody.
-func (a *acquire) certify(ctx context.Context) (*fence.Grant, error) {
+func (a *acquire) certify(ctx context.Context, t *turn) (*fence.Grant, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.m.config.CertifyTimeout)
 	defer cancel()
+	c := a.cert
+	c.Floor, c.Hold, c.Local, c.Handed = t.floor, t.value, t.local, t.handed
 	a.granted = true
 	var g *fence.Grant
 	err := a.m.settle(ctx, func() (err error) {
-		g, err = a.m.ledger.Certify(ctx, a.cert)
+		g, err = a.m.ledger.Certify(ctx, c)
 		return unknownIfCut(err)
 	})
 	switch {
@@ -227,34 +190,60 @@ func (a *acquire) bound(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// deliver returns the grant, unless nobody is there to take it.
-func (a *acquire) deliver(ctx context.Context, g *fence.Grant, t taking) (*Held, error) {
-	if err := ctx.Err(); err != nil && a.generated {
-		return nil, a.undo(ctx, a.cancelled(err))
+// prove reads the floor anew, then proves that the lease is still held: after a void certificate. It returns nil when the
+// lease is lost, and the acquire has to wait again.
+func (a *acquire) prove(ctx context.Context, t *turn) (*turn, error) {
+	detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.m.config.CertifyTimeout)
+	defer cancel()
+	if err := a.readFloor(detached); err != nil {
+		return nil, a.undo(ctx, t, err)
 	}
-	left := t.Remaining - time.Since(t.sent)
-	if left <= 0 {
-		left = a.prolong(ctx)
+	sent := time.Now()
+	st, err := a.m.locker.Extend(detached, a.cert.Lease, a.extension(t))
+	switch {
+	case err != nil:
+		return nil, a.undo(ctx, t, fmt.Errorf("extend lease %s: %w", a.cert.Lease, coded(err)))
+	case st.Value == t.value:
+		t.floor, t.local, t.since = firstOf(a.newest), false, sent
+		t.lasts(sent.Add(a.cert.TTL))
+		return t, nil
+	case !a.waits:
+		t.lost(nil)
+		return nil, nil
 	}
-	return &Held{Grant: *g, Remaining: left}, nil
+	return t.lost(&waiter{acquire: a.cert.Acquire, holder: a.cert.Holder, ttl: a.cert.TTL, since: time.Now(), told: make(chan outcome, 1)}).
+		await(ctx, a)
 }
 
-// prolong extends a lease that ran out, or nearly, while the ledger certified it. It returns 0 when the lease is lost.
-func (a *acquire) prolong(ctx context.Context) time.Duration {
+func (a *acquire) extension(t *turn) Extension {
+	return Extension{Value: t.value, TTL: a.cert.TTL, Tenant: a.cert.Acquire, Holder: a.cert.Holder}
+}
+
+// deliver returns the grant, unless nobody is there to take it.
+func (a *acquire) deliver(ctx context.Context, g *fence.Grant, t *turn) (*Held, error) {
+	if err := ctx.Err(); err != nil && a.generated {
+		return nil, a.undo(ctx, t, a.cancelled(err))
+	}
+	since := t.since
+	if time.Since(since) >= a.cert.TTL {
+		since = a.prolong(ctx, t)
+	}
+	t.granted(g, since)
+	return &Held{Grant: *g, Remaining: max(0, a.cert.TTL-time.Since(since))}, nil
+}
+
+// prolong extends a lease that ran out, or nearly, while the ledger certified it. It returns from when on it runs, which is
+// long ago when the lease is lost.
+func (a *acquire) prolong(ctx context.Context, t *turn) time.Time {
 	ctx, cancel := a.m.cleanup(ctx)
 	defer cancel()
 	sent := time.Now()
-	ours, err := a.m.locker.Extend(ctx, a.cert.Lease, a.cert.Acquire, a.cert.TTL)
-	if err != nil || !ours {
-		return 0
+	st, err := a.m.locker.Extend(ctx, a.cert.Lease, a.extension(t))
+	if err != nil || st.Value != t.value {
+		return t.since
 	}
-	return max(0, a.cert.TTL-time.Since(sent))
-}
-
-func (a *acquire) uncount() {
-	if a.waits {
-		a.m.waiting.Add(-1)
-	}
+	t.lasts(sent.Add(a.cert.TTL))
+	return sent
 }
 
 func (a *acquire) contention(voids int, cause error) error {

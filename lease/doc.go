@@ -19,13 +19,28 @@
 // its take, so before that certificate, and its own is void. Reading the floor after the take would let a holder
 // that pauses between the two be certified after its successor.
 //
-// A void certificate leaves the lease alone, because another copy of the same acquire (a retry of a client that
-// lost a reply) may hold it rightly. The acquire starts again from the floor and proves its lease by taking it with
-// the same value. Giving up goes the other way round: first it ends whatever grant the acquire was given, then it
-// drops the lease, so that a lease that is free again has no living grant behind it.
+// After a void certificate the acquire reads the floor anew, proves its lease by extending it, and asks again. Giving up
+// goes the other way round: first it ends whatever grant it was given, then it gives the lease on, so that a lease that is
+// free again has no living grant behind it.
 //
-// The value of a lease is the hash of principal and acquire id. A repeated acquire finds its own lease and its own
-// grant; nobody else can.
+// The value of a lease is random and stands for one hold, the time for which one gateway keeps it. The grant has it, too: by it
+// the grant's lease is found from any gateway. A repeated acquire finds its grant in the ledger by the hash of principal
+// and acquire id, and its lease by the grant.
+//
+// # Waiting
+//
+// Whoever waits stands in a queue: below, one in each gateway; above, the locker's, whose entries are gateways' batches of
+// waiters. They are served in the order in which they came, wherever they came to. A lease that becomes free goes to the first
+// entry by a push: it is reserved for that entry for [Window], its gateway reads the floor, then claims, then certifies. Counted
+// from the claim, the order is kept as for a take; counted from the push it could not be, with two primaries.
+//
+// Within one gateway a lease is handed on without a word to the locker, while nobody else stands before the next one. His
+// certificate has the previous grant's first token as its floor, so that anything granted elsewhere voids it; it is void, too,
+// when the previous grant was broken, because its lease was taken away then. It also seals the previous grant, so that a
+// release waits for it in place of a commit of its own.
+//
+// A waiter that has gone costs nothing when its gateway knows, and [Window] when its gateway is stopped. Those that were passed
+// over stand at their old place once they are back. Nobody is given a lease that began to run while he waited.
 //
 // # The trust window
 //
@@ -40,12 +55,14 @@
 //     their tokens stay good.
 //   - The locker loses or repeats its data: somebody else can take a lease that is held. Its grant seals the older
 //     one; a certificate from before is void.
-//   - The ledger is down: nothing is granted. An acquire that the client can repeat by its id leaves its lease for
-//     the repetition, any other drops it.
+//   - The ledger is down: nothing is granted, and the lease goes on to the next.
 //   - The reply of a certificate is lost: certifying is idempotent by acquire, and is repeated for a bounded time.
 //     What remains unknown is settled by the client's repetition; an acquire that nobody can repeat is ended.
 //   - The client goes away: what was begun is finished without it. A grant whose id nobody will learn is ended.
-//   - The gateway dies: the lease expires after its TTL. A repetition of the same acquire gets the same grant.
-//   - A release ends the grant, then loses the locker: the tokens are void. The next acquire that finds the lease
-//     held for an ended grant drops it; so does the repetition of the release.
+//   - A gateway dies: the leases that it took run out, or are renewed and released through another. Those that waited in it are
+//     skipped. A repetition of the same acquire gets the same grant.
+//   - A gateway is stopped: the same, after a window. When it runs again its claims fail, and its certificates are void.
+//   - A release ends the grant, then loses the locker: the tokens are void. Whoever finds the lease held for an ended
+//     grant for a second takes it away; so does the repetition of the release.
+//   - A signal is lost: who waits looks by himself every few seconds, and when the lease must have run out.
 package lease

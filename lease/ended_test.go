@@ -2,6 +2,7 @@ package lease_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,6 +20,7 @@ func (r *rig) endUnderItsLease(name string) {
 
 func TestLeaseOfAnEndedGrant(t *testing.T) {
 	t.Run("PassesOnAtOnce", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t)
 		old := r.acquire(lease.Request{Name: "day", TTL: 24 * time.Hour})
 		r.endUnderItsLease("day")
@@ -26,12 +28,12 @@ func TestLeaseOfAnEndedGrant(t *testing.T) {
 		if next.First() <= old.First() || next.Remaining <= 0 {
 			t.Errorf("granted %+v after %d", next, old.First())
 		}
-		h, err := r.locker.Look(t.Context(), "day")
-		if err != nil || h.Value != next.Acquire {
-			t.Errorf("the lease is %+v, %v", h, err)
+		if st := r.look("day"); st.Value != next.Hold {
+			t.Errorf("the lease is %+v", st)
 		}
 	})
 	t.Run("PassesOnToOneThatWaits", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t)
 		r.acquire(lease.Request{Name: "wait", TTL: 24 * time.Hour})
 		got := make(chan error, 1)
@@ -43,41 +45,53 @@ func TestLeaseOfAnEndedGrant(t *testing.T) {
 		wantCode(t, <-got, fence.CodeAccepted)
 	})
 	t.Run("AfterAReleaseThatTheLockerMissed", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t)
 		h := r.acquire(lease.Request{Name: "missed", TTL: 24 * time.Hour})
 		r.locker.drop = func() error { return errors.New("down") }
 		wantCode(t, r.Release(t.Context(), ref(h)), fence.CodeUnavailable)
 		r.locker.drop = nil
-		r.acquire(lease.Request{Name: "missed", Principal: "bob"})
+		r.acquire(lease.Request{Name: "missed", Principal: "bob", Wait: soon})
+	})
+	t.Run("ElsewherePassesOnSoon", func(t *testing.T) {
+		t.Parallel()
+		r := newRig(t)
+		r.acquire(lease.Request{Name: "elsewhere", TTL: 24 * time.Hour})
+		r.endUnderItsLease("elsewhere")
+		m := newManager(t, r.space.Locker(), r.ledger, lease.Config{})
+		_, err := m.Acquire(t.Context(), lease.Request{Name: "elsewhere", Principal: "bob"})
+		wantCode(t, err, fence.CodeLeaseHeld)
+		eventually(t, "the lease is free", func() bool { return r.free("elsewhere") })
 	})
 	t.Run("WaitsWhenItCannotBeDropped", func(t *testing.T) {
+		t.Parallel()
 		r := newRig(t)
 		r.acquire(lease.Request{Name: "stuck"})
 		r.endUnderItsLease("stuck")
-		drops := 0
-		r.locker.drop = func() error { drops++; return errors.New("down") }
-		_, err := r.Acquire(t.Context(), lease.Request{Name: "stuck", Principal: "bob", Wait: 100 * time.Millisecond})
+		var drops atomic.Int64
+		r.locker.drop = func() error { drops.Add(1); return errors.New("down") }
+		_, err := r.Acquire(t.Context(), lease.Request{Name: "stuck", Principal: "bob", Wait: 1500 * time.Millisecond})
 		wantCode(t, err, fence.CodeLeaseHeld)
-		if drops == 0 || drops > 50 {
-			t.Errorf("%d drops", drops)
+		if n := drops.Load(); n == 0 || n > 50 {
+			t.Errorf("%d drops", n)
 		}
 	})
 }
 
 // A lease that is being certified is not that of the grant before it, ended or not.
 func TestLeaseBeingCertifiedIsNotDropped(t *testing.T) {
+	t.Parallel()
 	r := newRig(t)
 	old := r.acquire(lease.Request{Name: "certified"})
 	if err := r.Release(t.Context(), ref(old)); err != nil {
 		t.Fatal(err)
 	}
-	taken := lease.Holding{Value: fence.AcquireDigest("carol", "1"), Holder: "carol", Remaining: time.Minute}
-	if _, err := r.locker.Take(t.Context(), "certified", taken); err != nil {
-		t.Fatal(err)
+	taken := r.takenBy("certified", "carol")
+	_, err := r.Acquire(t.Context(), lease.Request{Name: "certified", Principal: "bob", Wait: 1200 * time.Millisecond})
+	if e := wantCode(t, err, fence.CodeLeaseHeld); e.Holder != "carol" {
+		t.Errorf("held by %q", e.Holder)
 	}
-	_, err := r.Acquire(t.Context(), lease.Request{Name: "certified", Principal: "bob"})
-	wantCode(t, err, fence.CodeLeaseHeld)
-	if h, err := r.locker.Look(t.Context(), "certified"); err != nil || h.Value != taken.Value {
-		t.Errorf("the lease is %+v, %v", h, err)
+	if st := r.look("certified"); st.Value != taken {
+		t.Errorf("the lease is %+v", st)
 	}
 }

@@ -100,27 +100,19 @@ func TestCallerGoesAway(t *testing.T) {
 }
 
 func TestLostTakeReply(t *testing.T) {
-	for name, id := range map[string]string{"GeneratedIDIsDropped": "", "ClientsIDFindsItsLease": "mine"} {
-		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.locker.take = func(ctx context.Context, name string, h lease.Holding) (lease.Holding, error) {
-				if _, err := r.locker.Locker.Take(ctx, name, h); err != nil {
-					t.Error(err)
-				}
-				return lease.Holding{}, fence.Errorf(fence.CodeUnavailable, "the connection broke")
-			}
-			q := lease.Request{Name: "lost take", Principal: "alice", AcquireID: id}
-			_, err := r.Acquire(t.Context(), q)
-			wantCode(t, err, fence.CodeUnavailable)
-			if r.free("lost take") != (id == "") {
-				t.Fatalf("free: %v", r.free("lost take"))
-			}
-			if id != "" {
-				r.locker.take = nil
-				r.acquire(q)
-			}
-		})
+	r := newRig(t)
+	r.locker.enter = func(ctx context.Context, name string, e lease.Entry) (lease.Standing, error) {
+		if _, err := r.locker.Locker.Enter(ctx, name, e); err != nil {
+			t.Error(err)
+		}
+		return lease.Standing{}, fence.Errorf(fence.CodeUnavailable, "the connection broke")
 	}
+	q := lease.Request{Name: "lost take", Principal: "alice", AcquireID: "mine"}
+	_, err := r.Acquire(t.Context(), q)
+	wantCode(t, err, fence.CodeUnavailable)
+	eventually(t, "what may have been taken is given back", func() bool { return r.free("lost take") })
+	r.locker.enter = nil
+	r.acquire(q)
 }
 
 func TestSlowLedger(t *testing.T) {
@@ -131,9 +123,7 @@ func TestSlowLedger(t *testing.T) {
 				g, err := r.truth.Certify(ctx, c)
 				eventually(t, "expiry", func() bool { return r.free(c.Lease) })
 				if takenOver {
-					if _, err := r.locker.Take(ctx, c.Lease, lease.Holding{Value: fence.DigestOf("b"), Holder: "b", Remaining: time.Minute}); err != nil {
-						t.Error(err)
-					}
+					r.takenBy(c.Lease, "b")
 				}
 				return g, err
 			}
@@ -148,12 +138,15 @@ func TestSlowLedger(t *testing.T) {
 	}
 	t.Run("LeaseIsExtended", func(t *testing.T) {
 		r := newRig(t)
-		r.locker.take = func(ctx context.Context, name string, h lease.Holding) (lease.Holding, error) {
-			h, err := r.locker.Locker.Take(ctx, name, h)
-			h.Remaining = 0
-			return h, err
+		r.locker.enter = func(ctx context.Context, name string, e lease.Entry) (lease.Standing, error) {
+			e.TTL = time.Hour
+			return r.locker.Locker.Enter(ctx, name, e)
 		}
-		if h := r.acquire(lease.Request{Name: "slow"}); h.Remaining <= 20*time.Second || h.Remaining > 30*time.Second {
+		r.ledger.certify = func(ctx context.Context, c fence.Certificate) (*fence.Grant, error) {
+			<-time.After(150 * time.Millisecond)
+			return r.truth.Certify(ctx, c)
+		}
+		if h := r.acquire(lease.Request{Name: "slow", TTL: 100 * time.Millisecond}); h.Remaining <= 50*time.Millisecond || h.Remaining > 100*time.Millisecond {
 			t.Fatalf("%v remain", h.Remaining)
 		}
 	})

@@ -84,15 +84,27 @@ func (c *client) Newest(ctx context.Context, name string) (*fence.Grant, error) 
 	return g, err
 }
 
-func (c *client) Take(ctx context.Context, name string, h lease.Holding) (lease.Holding, error) {
+func (c *client) Enter(ctx context.Context, name string, e lease.Entry) (lease.Standing, error) {
 	c.at("before the take")
 	sent := c.h.tick()
-	got, err := c.Locker.Take(ctx, name, h)
-	if err == nil && got.Value == h.Value {
+	st, err := c.Locker.Enter(ctx, name, e)
+	if err == nil && st.Value == e.Value && !st.Reserved {
 		c.sent, c.taken = sent, c.h.tick()
 	}
 	c.at("after the take")
-	return got, err
+	return st, err
+}
+
+// Extend claims a lease that was pushed, or proves one.
+func (c *client) Extend(ctx context.Context, name string, x lease.Extension) (lease.Standing, error) {
+	c.at("before the take")
+	sent := c.h.tick()
+	st, err := c.Locker.Extend(ctx, name, x)
+	if err == nil && st.Value == x.Value {
+		c.sent, c.taken = sent, c.h.tick()
+	}
+	c.at("after the take")
+	return st, err
 }
 
 func (c *client) Certify(ctx context.Context, cert fence.Certificate) (*fence.Grant, error) {

@@ -27,8 +27,14 @@ func (m *Manager) Renew(ctx context.Context, ref Ref, ttl time.Duration) (*Held,
 	if ttl == 0 {
 		ttl = g.TTL
 	}
+	r, ok := m.turns.renew(g, ttl)
+	if !ok {
+		return nil, expired(g)
+	}
 	sent := time.Now()
-	ours, err := m.locker.Extend(ctx, ref.Name, g.Acquire, ttl)
+	st, err := m.locker.Extend(ctx, ref.Name, Extension{Value: g.Hold, TTL: r.ttl, Tenant: g.Acquire, Holder: g.Holder})
+	ours := err == nil && st.Value == g.Hold
+	r.done(sent, ours)
 	if err != nil {
 		return nil, fmt.Errorf("extend lease %s: %w", ref.Name, coded(err))
 	}
@@ -36,10 +42,10 @@ func (m *Manager) Renew(ctx context.Context, ref Ref, ttl time.Duration) (*Held,
 		return nil, expired(g)
 	}
 	after, err := m.held(ctx, ref)
-	if fence.CodeOf(err) == fence.CodeLeaseLost {
-		m.drop(ctx, g)
-	}
 	if err != nil {
+		if fence.CodeOf(err) == fence.CodeLeaseLost {
+			m.undoRenewal(ctx, g)
+		}
 		return nil, err
 	}
 	renewed := held(after, ref, ttl-time.Since(sent))
@@ -57,11 +63,11 @@ func (m *Manager) More(ctx context.Context, ref Ref) (*Held, error) {
 		return nil, err
 	}
 	sent := time.Now()
-	standing, err := m.locker.Look(ctx, ref.Name)
+	standing, err := m.locker.Look(ctx, ref.Name, 0)
 	if err != nil {
 		return nil, fmt.Errorf("look at lease %s: %w", ref.Name, coded(err))
 	}
-	if standing.Value != g.Acquire {
+	if standing.Value != g.Hold || standing.Reserved {
 		return nil, expired(g)
 	}
 	g, err = m.ledger.More(ctx, ref.Name, ref.grant())
@@ -76,6 +82,23 @@ func (m *Manager) More(ctx context.Context, ref Ref) (*Held, error) {
 // CodeLeaseLost. CodeUnavailable when the grant has ended but the locker could not be told.
 func (m *Manager) Release(ctx context.Context, ref Ref) error {
 	if err := ref.check(); err != nil {
+		return err
+	}
+	if h := m.turns.release(ref); h != nil {
+		ctx, cancel := m.cleanup(ctx)
+		defer cancel()
+		select {
+		case sealed := <-h.done:
+			if sealed {
+				return nil
+			}
+		case <-ctx.Done():
+		}
+		// The next one's grant may be made yet, and seals this one as well as its end would.
+		err := m.finish(ctx, ref.Name, ref.grant(), fence.Ending{Why: fence.EndReleased})
+		if fence.CodeOf(err) == fence.CodeLeaseLost {
+			return nil
+		}
 		return err
 	}
 	return m.finish(ctx, ref.Name, ref.grant(), fence.Ending{Why: fence.EndReleased})
@@ -108,7 +131,7 @@ func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, e 
 	if err != nil {
 		return m.lost(ctx, name, fmt.Errorf("end the grant of lease %s: %w", name, err))
 	}
-	if _, err := m.locker.Drop(ctx, name, g.Acquire); err != nil {
+	if err := m.turns.freed(g); err != nil {
 		e := fence.Wrap(fence.CodeUnavailable, err,
 			"the grant of lease %s has ended, but the lease could not be given back and runs until it expires; repeating completes it", name)
 		e.Lease, e.First, e.Holder = name, g.First(), g.Holder
@@ -117,11 +140,14 @@ func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, e 
 	return nil
 }
 
-// drop removes the lease of a grant that was found superseded or ended, as far as the locker can be reached.
-func (m *Manager) drop(ctx context.Context, g *fence.Grant) {
+// undoRenewal removes the lease of a grant that was found superseded or ended, as far as the locker can be reached, unless
+// it is somebody else's by now under the same hold.
+func (m *Manager) undoRenewal(ctx context.Context, g *fence.Grant) {
 	ctx, cancel := m.cleanup(ctx)
 	defer cancel()
-	_, _ = m.locker.Drop(ctx, g.Lease, g.Acquire)
+	if newest, err := m.ledger.Newest(ctx, g.Lease); err == nil && (newest.Hold != g.Hold || newest.Acquire == g.Acquire) {
+		_ = m.turns.freed(g)
+	}
 }
 
 func (m *Manager) held(ctx context.Context, ref Ref) (*fence.Grant, error) {
@@ -138,11 +164,22 @@ func (m *Manager) lost(ctx context.Context, name string, err error) error {
 		return err
 	}
 	if g, newestErr := m.ledger.Newest(ctx, name); newestErr == nil && g != nil {
-		e := refusal(fence.CodeLeaseLost, g, "the grant is not the newest of lease %s, or it has ended", name)
+		e := refusal(fence.CodeLeaseLost, g, "%s", lostHow(g))
 		e.Err = err
 		return e
 	}
 	return err
+}
+
+// lostHow says who has the lease now, or how its last grant ended, which may be the caller's.
+func lostHow(g *fence.Grant) string {
+	switch {
+	case g.Ended == "":
+		return fmt.Sprintf("lease %s was granted to %s", g.Lease, g.Holder)
+	case g.EndedBy != "":
+		return fmt.Sprintf("the grant of lease %s, of %s, was %s (by %s)", g.Lease, g.Holder, endedHow(g), g.EndedBy)
+	}
+	return fmt.Sprintf("the grant of lease %s, of %s, was %s", g.Lease, g.Holder, endedHow(g))
 }
 
 func held(g *fence.Grant, ref Ref, left time.Duration) *Held {

@@ -175,7 +175,7 @@ func TestVerify(t *testing.T) {
 
 func TestManagerConfigIsChecked(t *testing.T) {
 	r := newRig(t)
-	for _, c := range []lease.Config{{CertifyTimeout: -1}, {CleanupTimeout: -1}, {MaxVoid: -1}, {PollMin: -1}, {PollMin: 2, PollMax: 1}} {
+	for _, c := range []lease.Config{{CertifyTimeout: -1}, {CleanupTimeout: -1}, {MaxVoid: -1}, {PollMin: -1}, {PollMin: 2, PollMax: 1}, {MaxQueue: -1}, {MaxWaiting: -1}} {
 		if _, err := lease.NewManager(r.locker, r.ledger, c); err == nil {
 			t.Errorf("%+v was accepted", c)
 		}

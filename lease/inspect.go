@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -14,22 +15,47 @@ func (m *Manager) Inspect(ctx context.Context, name string) (*View, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	h, err := m.locker.Look(ctx, name)
+	st, err := m.locker.Look(ctx, name, shownEntries)
 	if err != nil {
 		return nil, fmt.Errorf("look at lease %s: %w", name, coded(err))
 	}
-	if h == (Holding{}) {
+	if (st.Value == fence.Digest{}) {
 		return nil, notHeld(name)
 	}
 	g, err := m.ledger.Newest(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("find the grant of lease %s: %w", name, coded(err))
 	}
-	if g == nil || g.Ended != "" || g.Acquire != h.Value {
-		return &View{Held: Held{Grant: fence.Grant{Lease: name, Holder: h.Holder}, Remaining: h.Remaining}}, nil
+	v := m.turns.view(name, st)
+	if g != nil && g.Ended == "" && g.Hold == st.Value && !st.Reserved {
+		g.ID = ""
+		v.Grant = *g
 	}
-	g.ID = ""
-	return &View{Held: Held{Grant: *g, Remaining: h.Remaining}}, nil
+	return v, nil
+}
+
+// shownEntries is how many entries of a queue are looked at for one view.
+const shownEntries = 100
+
+// view is a lease as the locker knows it, with those that wait. Who waits in this gateway it knows better.
+func (t *turns) view(name string, st Standing) *View {
+	v := &View{Held: Held{Grant: fence.Grant{Lease: name, Holder: st.Holder}, Remaining: st.Remaining}, Queued: st.Behind}
+	now := time.Now()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b := t.holds[st.Value]; b != nil {
+		v.Queued = len(b.waiters)
+		v.Waiting = readNote(b.note(), now)
+	}
+	for _, q := range st.Queue {
+		n, note := q.Waiters, q.Note
+		if b := t.holds[q.Value]; b != nil {
+			n, note = len(b.waiters), b.note()
+		}
+		v.Queued += n
+		v.Waiting = append(v.Waiting, readNote(note, now)...)
+	}
+	return v
 }
 
 // Verify returns nil while the principal may still use the token, else the refusal that a write would get. It

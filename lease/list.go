@@ -74,15 +74,17 @@ func (m *Manager) addHeld(ctx context.Context, grants []*fence.Grant, page *Page
 
 // view returns nil when the grant does not hold its lease.
 func (m *Manager) view(ctx context.Context, g *fence.Grant) (*View, error) {
-	h, err := m.locker.Look(ctx, g.Lease)
+	st, err := m.locker.Look(ctx, g.Lease, shownEntries)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("look at lease %s: %w", g.Lease, coded(err))
-	case h.Value != g.Acquire:
+	case st.Value != g.Hold || st.Reserved:
 		return nil, nil
 	}
+	v := m.turns.view(g.Lease, st)
 	g.ID = ""
-	return &View{Held: Held{Grant: *g, Remaining: h.Remaining}}, nil
+	v.Grant = *g
+	return v, nil
 }
 
 func (l Listing) check() error {

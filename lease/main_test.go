@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
 // prefixes makes prefixes unique within the test binary's shared server.
 var prefixes atomic.Int64
 
-// openLocker returns a locker on the server at url, in a space of its own.
+// openLocker returns a locker on the Redis at url, in a space of its own.
 func openLocker(t testing.TB, url string) *redislease.Locker {
 	t.Helper()
 	c := redislease.Config{Prefix: fmt.Sprintf("test-%d-%d", os.Getpid(), prefixes.Add(1))}
@@ -43,24 +43,34 @@ func newManager(t testing.TB, locker lease.Locker, ledger lease.Ledger, c lease.
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { m.Close() })
 	return m
 }
 
-// rig is a manager on a real Redis and the reference ledger, with its calls open to faults.
+// rig is a manager on a locker in memory and the reference ledger, with its calls open to faults.
 type rig struct {
 	*lease.Manager
 	t      *testing.T
+	space  *leasetest.Space
 	locker *faultyLocker
 	ledger *faultyLedger
 	truth  *leasetest.Ledger
 }
 
-func newRig(t *testing.T) *rig { return newRigAt(t, testenv.Redis(t)) }
+func newRig(t *testing.T) *rig {
+	space := leasetest.NewSpace()
+	r := newRigOn(t, space.Locker())
+	r.space = space
+	return r
+}
 
-func newRigAt(t *testing.T, url string) *rig {
+// newRigAt is a rig on the Redis at url.
+func newRigAt(t *testing.T, url string) *rig { return newRigOn(t, openLocker(t, url)) }
+
+func newRigOn(t *testing.T, locker lease.Locker) *rig {
 	t.Helper()
 	r := &rig{t: t, truth: leasetest.NewLedger()}
-	r.locker = &faultyLocker{Locker: openLocker(t, url)}
+	r.locker = &faultyLocker{Locker: locker}
 	r.ledger = &faultyLedger{Ledger: r.truth}
 	r.Manager = newManager(t, r.locker, r.ledger, lease.Config{CertifyTimeout: 2 * time.Second})
 	return r
@@ -78,14 +88,30 @@ func (r *rig) acquire(q lease.Request) *lease.Held {
 	return h
 }
 
-// free tells whether nobody holds the lease in the locker.
-func (r *rig) free(name string) bool {
+func (r *rig) look(name string) lease.Standing {
 	r.t.Helper()
-	h, err := r.locker.Locker.Look(context.WithoutCancel(r.t.Context()), name)
+	st, err := r.locker.Locker.Look(context.WithoutCancel(r.t.Context()), name, 0)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return h == lease.Holding{}
+	return st
+}
+
+// free tells whether nobody holds the lease in the locker.
+func (r *rig) free(name string) bool {
+	r.t.Helper()
+	return r.look(name).Value == fence.Digest{}
+}
+
+// takenBy has another gateway take the lease, without a grant.
+func (r *rig) takenBy(name, who string) fence.Digest {
+	r.t.Helper()
+	e := lease.Entry{Value: fence.DigestOf(who), Holder: who, TTL: time.Minute}
+	st, err := r.space.Locker().Enter(r.t.Context(), name, e)
+	if err != nil || st.Value != e.Value {
+		r.t.Errorf("%s took %s: %+v, %v", who, name, st, err)
+	}
+	return e.Value
 }
 
 func (r *rig) newest(name string) *fence.Grant {
@@ -123,21 +149,21 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // faultyLocker and faultyLedger let a test stand between the manager and a call. A nil function is no fault.
 type faultyLocker struct {
 	lease.Locker
-	take func(context.Context, string, lease.Holding) (lease.Holding, error)
-	drop func() error
+	enter func(context.Context, string, lease.Entry) (lease.Standing, error)
+	drop  func() error
 }
 
-func (l *faultyLocker) Take(ctx context.Context, name string, h lease.Holding) (lease.Holding, error) {
-	if l.take != nil {
-		return l.take(ctx, name, h)
+func (l *faultyLocker) Enter(ctx context.Context, name string, e lease.Entry) (lease.Standing, error) {
+	if l.enter != nil {
+		return l.enter(ctx, name, e)
 	}
-	return l.Locker.Take(ctx, name, h)
+	return l.Locker.Enter(ctx, name, e)
 }
 
-func (l *faultyLocker) Drop(ctx context.Context, name string, value fence.Digest) (bool, error) {
+func (l *faultyLocker) Drop(ctx context.Context, name string, value fence.Digest) (lease.Dropped, error) {
 	if l.drop != nil {
 		if err := l.drop(); err != nil {
-			return false, err
+			return lease.Dropped{}, err
 		}
 	}
 	return l.Locker.Drop(ctx, name, value)

@@ -28,7 +28,8 @@ type node struct {
 	locker *redislease.Locker
 	// client is for the faults alone: a pool that met a dead server repeats its error for up to a second.
 	client redis.UniversalClient
-	old    map[string]string
+	// old is a copy of what it kept, by key.
+	old map[string]string
 }
 
 func startNode(t *testing.T) *node {
@@ -40,8 +41,7 @@ func startNode(t *testing.T) *node {
 			t.Error(err)
 		}
 	})
-	n.locker, _ = n.open()
-	_, n.client = n.open()
+	n.locker, n.client = n.open()
 	return n
 }
 
@@ -74,14 +74,14 @@ func (n *node) restart() {
 	n.start()
 }
 
-// snapshot copies the leases, restore goes back to the copy: what a replica that lags behind does when it is promoted.
+// snapshot copies leases and queues, restore goes back to the copy: what a replica that lags behind does when it is promoted.
 func (n *node) snapshot() {
 	ctx := context.Background()
 	n.old = map[string]string{}
 	keys, err := n.client.Keys(ctx, "*").Result()
 	n.must(err)
 	for _, key := range keys {
-		if v, err := n.client.Get(ctx, key).Result(); err == nil {
+		if v, err := n.client.Dump(ctx, key).Result(); err == nil {
 			n.old[key] = v
 		}
 	}
@@ -90,7 +90,7 @@ func (n *node) snapshot() {
 func (n *node) restore() {
 	n.flush()
 	for key, v := range n.old {
-		n.must(n.client.Set(context.Background(), key, v, shortTTL).Err())
+		n.must(n.client.RestoreReplace(context.Background(), key, shortTTL, v).Err())
 	}
 }
 
@@ -129,7 +129,8 @@ func TestPausedAcquireKeepsTheOrder(t *testing.T) {
 func pausedAcquire(t *testing.T, name, point string, wait time.Duration, here *node, strike func() *node) {
 	h, ledger := &history{}, leasetest.NewLedger()
 	acquire := func(at *node, who string, wait time.Duration, hook func(string)) (*lease.Held, error) {
-		c := &client{Locker: at.locker, Ledger: ledger, h: h, at: hook}
+		locker, _ := at.open()
+		c := &client{Locker: locker, Ledger: ledger, h: h, at: hook}
 		m := newManager(t, c, c, lease.Config{PollMax: 20 * time.Millisecond})
 		return m.Acquire(t.Context(), lease.Request{Name: name, Principal: who, AcquireID: "1", TTL: shortTTL, Wait: wait})
 	}
@@ -139,8 +140,8 @@ func pausedAcquire(t *testing.T, name, point string, wait time.Duration, here *n
 	}
 	here.snapshot()
 	eventually(t, "the predecessor's expiry", func() bool {
-		standing, err := here.locker.Look(t.Context(), name)
-		return err == nil && standing == lease.Holding{}
+		standing, err := here.locker.Look(t.Context(), name, 0)
+		return err == nil && standing.Value == fence.Digest{}
 	})
 
 	reached, resume := make(chan struct{}), make(chan struct{})
@@ -193,7 +194,8 @@ func TestOrderUnderChaos(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, uint64(i)))
 			var managers []*lease.Manager
 			for _, n := range nodes {
-				c := &client{Locker: n.locker, Ledger: ledger, h: h, at: func(string) {
+				locker, _ := n.open()
+				c := &client{Locker: locker, Ledger: ledger, h: h, at: func(string) {
 					if rng.IntN(12) == 0 {
 						<-time.After(rand.N(2 * shortTTL))
 					}
@@ -246,22 +248,6 @@ func TestOrderUnderChaos(t *testing.T) {
 	checkBlocks(t, ledger.Grants("chaos"))
 }
 
-// checkBlocks looks for a token that two grants have.
-func checkBlocks(t *testing.T, grants []*fence.Grant) {
-	t.Helper()
-	seen := map[fence.Token]bool{}
-	for _, g := range grants {
-		for _, b := range g.Blocks {
-			for first := b.First; first < b.Last; first += fence.BlockSize {
-				if seen[first] {
-					t.Fatalf("token %d was issued twice", first)
-				}
-				seen[first] = true
-			}
-		}
-	}
-}
-
 // TestOrderCheckFindsTheUsualRecipes is the counter-example: the same pause, in acquires that draw the token in the
 // wrong place, gives the holder that came first the higher token, and the check says so.
 func TestOrderCheckFindsTheUsualRecipes(t *testing.T) {
@@ -292,14 +278,14 @@ func TestOrderCheckFindsTheUsualRecipes(t *testing.T) {
 			h.certified(c)
 		},
 		"FloorAfterTheTake": func(h *history, who string, pause func()) {
-			cert := fence.Certificate{Lease: "recipe", Principal: who, Holder: who, Acquire: fence.DigestOf(who), TTL: shortTTL}
+			cert := fence.Certificate{Lease: "recipe", Principal: who, Holder: who, Acquire: fence.DigestOf(who), Hold: fence.DigestOf(who), TTL: shortTTL}
 			var c certified
 			c.who = who
 			eventually(t, "take", func() bool {
 				c.sent = h.tick()
-				got, err := locker.Take(t.Context(), "recipe", lease.Holding{Value: cert.Acquire, Holder: who, Remaining: shortTTL})
+				got, err := locker.Enter(t.Context(), "recipe", lease.Entry{Value: cert.Hold, Holder: who, TTL: shortTTL})
 				c.taken = h.tick()
-				return err == nil && got.Value == cert.Acquire
+				return err == nil && got.Value == cert.Hold
 			})
 			pause()
 			newest, err := ledger.Newest(t.Context(), "recipe")

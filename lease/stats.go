@@ -1,7 +1,5 @@
 package lease
 
-import "sync/atomic"
-
 // Stats is what a Manager has met so far.
 type Stats struct {
 	// Waiting is how many acquires wait at the moment for a lease that somebody else holds.
@@ -14,10 +12,7 @@ type Stats struct {
 
 // Stats asks nobody; it is cheap.
 func (m *Manager) Stats() Stats {
-	return Stats{Waiting: m.waiting.Load(), Void: m.void.Load()}
-}
-
-type counts struct {
-	waiting atomic.Int64
-	void    atomic.Uint64
+	m.turns.mu.Lock()
+	defer m.turns.mu.Unlock()
+	return Stats{Waiting: int64(m.turns.waiting), Void: m.void.Load()}
 }

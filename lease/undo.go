@@ -7,46 +7,28 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// undo takes back what an acquire that fails with cause may have left, and returns cause. What is undone outlives
-// the caller.
-func (a *acquire) undo(ctx context.Context, cause error) error {
-	if !a.taken {
-		return cause
+// undo takes back what an acquire that fails with cause may have been granted, passes its turn on, and returns cause. What is
+// undone outlives the caller. First the grant ends: in the other order a successor could have a lease while the grant lives.
+func (a *acquire) undo(ctx context.Context, t *turn, cause error) error {
+	if a.granted && a.takesBack(cause) {
+		ctx, cancel := a.m.cleanup(ctx)
+		defer cancel()
+		// By its hold, too: a copy of this acquire may have been given the grant with a lease of its own.
+		by := fence.GrantRef{Acquire: a.cert.Acquire, Hold: t.value}
+		_, _ = a.m.end(ctx, a.cert.Lease, by, fence.Ending{Why: fence.EndAbandoned})
 	}
-	switch fence.CodeOf(cause) {
-	case fence.CodeGrantEnded:
-		a.drop(ctx)
-		return cause
-	case fence.CodeUnavailable, fence.CodeOverloaded, fence.CodeOutcomeUnknown, fence.CodeInvalidRequest:
-		// Repeated, the acquire finds its lease. An invalid repetition must not cost its first copy the lease.
-		if !a.generated {
-			return cause
-		}
-	}
-	a.abandon(ctx)
+	t.pass()
 	return cause
 }
 
-// abandon ends whatever grant the acquire was given, then drops the lease. In the other order a successor could
-// take a lease whose grant lives.
-func (a *acquire) abandon(ctx context.Context) {
-	// Another copy of an acquire that a client can repeat may have been granted; nobody else knows a generated id.
-	if a.granted || !a.generated {
-		ctx, cancel := a.m.cleanup(ctx)
-		defer cancel()
-		_, err := a.m.end(ctx, a.cert.Lease, fence.GrantRef{Acquire: a.cert.Acquire}, fence.Ending{Why: fence.EndAbandoned})
-		if err != nil && fence.CodeOf(err) != fence.CodeLeaseLost && !a.generated {
-			return
-		}
+// takesBack tells whether a grant that may have been made ends with the acquire. Repeated by a client that knows its acquire
+// id it is found; nobody else knows one that was generated.
+func (a *acquire) takesBack(cause error) bool {
+	switch fence.CodeOf(cause) {
+	case fence.CodeUnavailable, fence.CodeOverloaded, fence.CodeOutcomeUnknown, fence.CodeInvalidRequest:
+		return a.generated
 	}
-	a.drop(ctx)
-}
-
-// drop gives the lease back. A lease that cannot be reached waits out its TTL.
-func (a *acquire) drop(ctx context.Context) {
-	ctx, cancel := a.m.cleanup(ctx)
-	defer cancel()
-	_, _ = a.m.locker.Drop(ctx, a.cert.Lease, a.cert.Acquire)
+	return true
 }
 
 // coded gives a bare context error, of a locker or ledger that was cut short, its code.

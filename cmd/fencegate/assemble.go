@@ -25,6 +25,7 @@ var (
 	_ lease.Ledger      = (*pgstore.Store)(nil)
 	_ stores.Pointers   = (*pgstore.Store)(nil)
 	_ gateway.Rows      = (*pgstore.Store)(nil)
+	_ gateway.Events    = (*pgstore.Store)(nil)
 	_ gateway.Readiness = (*pgstore.Store)(nil)
 	_ gateway.Objects   = (*stores.Objects)(nil)
 	_ gateway.Leases    = (*lease.Manager)(nil)
@@ -37,6 +38,8 @@ type parts struct {
 	s3                    s3Flags
 	backends              backendFlags
 	limits                limitFlags
+	events                eventFlags
+	rates                 rateFlags
 	collect               collectFlags
 	log                   *slog.Logger
 	telemetry             *telemetry // nil if nobody wants any
@@ -102,6 +105,10 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 		return nil, err
 	}
 	cfg := p.limits.gateway()
+	cfg.Events, cfg.MaxStreams, cfg.MaxStreamsEach = a.store, p.events.MaxEventStreams, p.events.MaxEventStreamsEach
+	if err := a.limit(ctx, &cfg, p); err != nil {
+		return nil, err
+	}
 	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Readiness = a.manager, a.store, objects, a.store
 	cfg.LoopbackOnly, cfg.Authenticate, cfg.Log = p.loopbackOnly, p.authenticate, p.log
 	tell.instrument(&cfg)
@@ -125,8 +132,11 @@ func (a *assembly) openLeases(p parts, tell *telemetry, prefix string) (err erro
 	if err != nil {
 		return err
 	}
-	a.manager, err = lease.NewManager(locker, a.store, lease.Config{})
-	return err
+	if a.manager, err = lease.NewManager(locker, a.store, lease.Config{}); err != nil {
+		return err
+	}
+	a.closers = append(a.closers, a.manager.Close)
+	return nil
 }
 
 // pingRedis tells why Redis cannot be used at present.

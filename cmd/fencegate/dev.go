@@ -20,6 +20,7 @@ type devCmd struct {
 	s3Flags
 	backendFlags
 	limitFlags
+	eventFlags
 	collectFlags
 	logFlags
 }
@@ -42,7 +43,7 @@ It listens on loopback only and asks nobody for a password.`
 
 // Run serves until it is told to stop.
 func (c *devCmd) Run(std *streams, rc *runContext) error {
-	if err := errors.Join(c.backendFlags.validate(), c.limitFlags.validate(), c.collectFlags.validate()); err != nil {
+	if err := errors.Join(c.backendFlags.validate(), c.limitFlags.validate(), c.eventFlags.validate(), c.collectFlags.validate()); err != nil {
 		return err
 	}
 	l, err := listenLoopback(rc, c.Listen)
@@ -58,7 +59,9 @@ func (c *devCmd) Run(std *streams, rc *runContext) error {
 	ctx, cancel := context.WithCancelCause(rc)
 	defer cancel(nil)
 	env.watch(func(err error) { cancel(fmt.Errorf("a private server has ended: %w", err)) })
-	return newServer(env.assembly, l, c.limitFlags, atOnce()).run(ctx, func(url string) {
+	s := newServer(env.assembly, l, c.limitFlags, atOnce())
+	s.keepEvents(c.EventRetention)
+	return s.run(ctx, func(url string) {
 		if err := writeEnv(c.Data, url, env.databaseURL, env.redisURL); err != nil {
 			cancel(err)
 			return
@@ -109,7 +112,7 @@ func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironme
 	}
 	env.assembly, err = assemble(ctx, parts{
 		databaseURL: env.databaseURL, redisURL: env.redisURL, blobDir: filepath.Join(c.Data, "blobs"),
-		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
+		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, events: c.eventFlags, collect: c.collectFlags, log: log,
 		loopbackOnly: true,
 	})
 	return env, err

@@ -57,12 +57,12 @@ func checkRedis(ctx context.Context, r *report, url, prefix string) {
 
 func tryLease(ctx context.Context, locker *redislease.Locker) error {
 	name := "fencegate doctor " + rand.Text()
-	h := lease.Holding{Value: fence.DigestOf(name), Holder: "fencegate doctor", Remaining: lease.MinTTL * 50}
-	if _, err := locker.Take(ctx, name, h); err != nil {
+	e := lease.Entry{Value: fence.DigestOf(name), Holder: "fencegate doctor", TTL: lease.MinTTL * 50}
+	if _, err := locker.Enter(ctx, name, e); err != nil {
 		return err
 	}
-	ours, err := locker.Drop(ctx, name, h.Value)
-	if err == nil && !ours {
+	dropped, err := locker.Drop(ctx, name, e.Value)
+	if err == nil && !dropped.Had {
 		err = errors.New("it was gone at once: does something else delete keys?")
 	}
 	return err

@@ -44,6 +44,8 @@ type guard struct {
 	auth  *access.Authenticator      // nil without an auth file
 	// reloaded hears of each reading but the first. It is set before reloadOn is called.
 	reloaded func(ok bool)
+	// onChange is called when callers may have other rights.
+	onChange atomic.Pointer[func()]
 }
 
 func newGuard(f accessFlags, log *slog.Logger) (*guard, error) {
@@ -141,9 +143,15 @@ func (g *guard) reload() {
 			principals++
 		}
 	}
+	if f := g.onChange.Load(); f != nil {
+		(*f)()
+	}
 	g.log.Info("read the auth file and certificates again", "principals", principals)
 	g.reloaded(true)
 }
+
+// changed makes f hear of it when callers may have other rights.
+func (g *guard) changed(f func()) { g.onChange.Store(&f) }
 
 // certificateEnds tells when the certificate that is served runs out; zero without TLS.
 func (g *guard) certificateEnds() time.Time {

@@ -33,6 +33,8 @@ type cli struct {
 	Auth    authCmd    `cmd:"" help:"Make secrets for principals, and check the file that says what they may do."`
 	Health  healthCmd  `cmd:"" help:"Ask a gateway whether it is ready; the health check of a container."`
 	Doctor  doctorCmd  `cmd:"" help:"Check a deployment: a verdict for each thing that it depends on."`
+	Run     runCmd     `cmd:"" help:"Run a command while holding a lease, as flock does with a file."`
+	Lease   leaseCmd   `cmd:"" help:"Look at leases, break one, watch what happens to them."`
 	Ledger  ledgerCmd  `cmd:"" help:"Keep the ledger right: what to do after a restore."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"One worker of the demo."`
@@ -79,6 +81,10 @@ func run(ctx context.Context, args []string, std streams) int {
 		return max(exit, exitFailed)
 	}
 	err = parsed.Run(&std, &runContext{ctx})
+	var said exitStatus
+	if errors.As(err, &said) {
+		return int(said)
+	}
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return exitOK
 	}

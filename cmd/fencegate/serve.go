@@ -31,6 +31,8 @@ type serveCmd struct {
 	drainFlags
 	backendFlags
 	limitFlags
+	eventFlags
+	rateFlags
 	collectFlags
 	logFlags
 }
@@ -45,7 +47,7 @@ Blobs of objects are kept in S3 (--s3-endpoint, which is aws for AWS itself) or 
 
 func (c *serveCmd) validate() error {
 	return errors.Join(c.s3Flags.check(c.BlobDir), atLeast("--start-timeout", c.StartTimeout, time.Millisecond),
-		c.backendFlags.validate(), c.limitFlags.validate(), c.collectFlags.validate(), c.drainFlags.validate())
+		c.backendFlags.validate(), c.limitFlags.validate(), c.eventFlags.validate(), c.collectFlags.validate(), c.drainFlags.validate())
 }
 
 // Run serves until it is told to stop.
@@ -86,7 +88,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	}
 	p := parts{
 		databaseURL: c.DatabaseURL, redisURL: c.RedisURL, blobDir: c.BlobDir,
-		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, collect: c.collectFlags, log: log,
+		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, events: c.eventFlags, rates: c.rateFlags, collect: c.collectFlags, log: log,
 	}
 	guard.protect(&p)
 	p.telemetry = tell
@@ -103,6 +105,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	if err := a.pingRedis(rc); err != nil {
 		log.Warn("Redis does not answer: leases cannot be had until it does; writes go on", "error", err)
 	}
+	guard.changed(a.AccessChanged)
 	admin, err := c.adminFlags.serve(rc, a, tell, log)
 	if err != nil {
 		return err
@@ -112,6 +115,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	s := newServer(a, l, c.limitFlags, c.drainFlags)
 	s.scheme = guard.scheme()
 	s.handler = tell.around(s.handler)
+	s.keepEvents(c.EventRetention)
 	if task := tell.background(a, c.GCInterval); task != nil {
 		s.background["metrics"] = task
 	}

@@ -64,6 +64,14 @@ func (s *server) run(told context.Context, ready func(url string)) error {
 			}
 		})
 	}
+	// What the gateway notes while it lets the last requests finish is recorded, too.
+	noting, stopNoting := context.WithCancel(context.WithoutCancel(told))
+	defer stopNoting()
+	running.Go(func() {
+		if err := s.Run(noting); err != nil {
+			stop(fmt.Errorf("gateway: %w", err))
+		}
+	})
 	running.Go(func() {
 		err := srv.Serve(s.listener)
 		if errors.Is(err, http.ErrServerClosed) {
@@ -88,6 +96,7 @@ func (s *server) run(told context.Context, ready func(url string)) error {
 		time.Sleep(s.drain.DrainDelay)
 	}
 	s.leave(ctx, srv)
+	stopNoting()
 	running.Wait()
 	return failed
 }

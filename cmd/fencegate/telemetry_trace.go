@@ -130,7 +130,7 @@ func routeOf(r *http.Request) string {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 		method = r.Method
 	}
-	for _, route := range []string{"/v1/leases/{name}", "/v1/rows/{table}/{key}", "/v1/objects/{bucket}/{key}", "/v1/marks/rows/{table}/{key}", "/v1/marks/objects/{bucket}/{key}", "/livez", "/readyz"} {
+	for _, route := range []string{"/v1/leases/{name}", "/v1/leases", "/v1/events", "/v1/rows/{table}/{key}", "/v1/objects/{bucket}/{key}", "/v1/marks/rows/{table}/{key}", "/v1/marks/objects/{bucket}/{key}", "/livez", "/readyz"} {
 		family, _, _ := strings.Cut(route, "{")
 		if strings.HasPrefix(r.URL.Path, family) {
 			return method + " " + route

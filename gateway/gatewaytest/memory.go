@@ -19,7 +19,7 @@ import (
 // started is the time of everything that happens in a Memory.
 var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Memory keeps leases, rows and objects. A row "t" with key "k" is protected by lease "t:k", an object with key "k"
+// Memory keeps leases, rows, objects and events. A row "t" with key "k" is protected by lease "t:k", an object with key "k"
 // by "report:k". Leases expire only when Expire says so.
 type Memory struct {
 	mu      sync.Mutex // guards what follows
@@ -30,6 +30,10 @@ type Memory struct {
 	rows    map[string][]byte
 	objects map[string]*object
 	bodies  map[string][]byte
+	waiting map[string][]lease.Waiting
+	// events are those that are kept, pruned how many there were before them.
+	events []fence.Event
+	pruned int
 }
 
 type markRecord struct {
@@ -42,6 +46,7 @@ var (
 	_ gateway.Leases    = (*Memory)(nil)
 	_ gateway.Rows      = (*Memory)(nil)
 	_ gateway.Objects   = (*Memory)(nil)
+	_ gateway.Events    = (*Memory)(nil)
 	_ gateway.Readiness = (*Memory)(nil)
 )
 
@@ -50,6 +55,7 @@ func New() *Memory {
 	return &Memory{
 		grants: map[string]*fence.Grant{}, held: map[string]bool{}, marks: map[string]*markRecord{},
 		rows: map[string][]byte{}, objects: map[string]*object{}, bodies: map[string][]byte{},
+		waiting: map[string][]lease.Waiting{},
 	}
 }
 
@@ -78,6 +84,9 @@ func (m *Memory) Acquire(_ context.Context, r lease.Request) (*lease.Held, error
 		e.Holder, e.Lease, e.Remaining = m.grants[r.Name].Holder, r.Name, 29500*time.Millisecond
 		return nil, e
 	}
+	if old := m.grants[r.Name]; old != nil && old.Ended == "" {
+		m.happened(fence.EventExpired, old)
+	}
 	m.held[r.Name] = true
 	b := m.block()
 	g := &fence.Grant{
@@ -85,6 +94,7 @@ func (m *Memory) Acquire(_ context.Context, r lease.Request) (*lease.Held, error
 		Blocks: []fence.Block{b}, TTL: r.TTL, GrantedAt: started,
 	}
 	m.grants[r.Name] = g
+	m.happened(fence.EventGranted, g)
 	return heldOf(g), nil
 }
 
@@ -110,7 +120,9 @@ func (m *Memory) own(ref lease.Ref) (*fence.Grant, error) {
 func (m *Memory) live(ref lease.Ref) (*fence.Grant, error) {
 	g, err := m.own(ref)
 	if err == nil && (g.Ended != "" || !m.held[ref.Name]) {
-		return nil, fence.Errorf(fence.CodeLeaseLost, "the lease has run out or ended")
+		e := fence.Errorf(fence.CodeLeaseLost, "the lease has run out or ended")
+		e.Ended, e.EndedBy = g.Ended, g.EndedBy
+		return nil, e
 	}
 	return g, err
 }
@@ -149,7 +161,10 @@ func (m *Memory) Release(_ context.Context, ref lease.Ref) error {
 	if err != nil {
 		return err
 	}
-	g.Ended, m.held[ref.Name] = fence.EndReleased, false
+	if g.Ended == "" {
+		g.Ended, m.held[ref.Name] = fence.EndReleased, false
+		m.happened(fence.EventReleased, g)
+	}
 	return nil
 }
 
@@ -161,7 +176,10 @@ func (m *Memory) Break(_ context.Context, name, by, reason string) error {
 	if g == nil {
 		return fence.Errorf(fence.CodeNotFound, "nobody holds the lease")
 	}
-	g.Ended, g.EndedBy, m.held[name] = fence.EndBroken+": "+reason, by, false
+	if g.Ended == "" {
+		g.Ended, g.EndedBy, m.held[name] = fence.EndBroken+": "+reason, by, false
+		m.happened(fence.EventBroken, g)
+	}
 	return nil
 }
 
@@ -172,15 +190,25 @@ func (m *Memory) Inspect(_ context.Context, name string) (*lease.View, error) {
 	if !m.held[name] {
 		return nil, fence.Errorf(fence.CodeNotFound, "nobody holds the lease")
 	}
-	view := &lease.View{Held: *heldOf(m.grants[name])}
+	view := &lease.View{Held: *heldOf(m.grants[name]), Queued: len(m.waiting[name]), Waiting: m.waiting[name]}
 	view.ID = ""
 	return view, nil
+}
+
+// Wait shows somebody as waiting for a lease.
+func (m *Memory) Wait(name string, w lease.Waiting) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.waiting[name] = append(m.waiting[name], w)
 }
 
 // List shows the leases that are held.
 func (m *Memory) List(_ context.Context, l lease.Listing) (lease.Page, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if l.Limit == 0 {
+		l.Limit = 100
+	}
 	var page lease.Page
 	for _, name := range slices.Sorted(maps.Keys(m.held)) {
 		if !m.held[name] || !strings.HasPrefix(name, l.Prefix) || name <= l.After {
@@ -190,7 +218,7 @@ func (m *Memory) List(_ context.Context, l lease.Listing) (lease.Page, error) {
 			page.Next = page.Leases[l.Limit-1].Lease
 			break
 		}
-		view := lease.View{Held: *heldOf(m.grants[name])}
+		view := lease.View{Held: *heldOf(m.grants[name]), Queued: len(m.waiting[name]), Waiting: m.waiting[name]}
 		view.ID = ""
 		page.Leases = append(page.Leases, view)
 	}
@@ -213,6 +241,9 @@ func (m *Memory) refusal(code fence.Code, name string, t fence.Token, s *fence.S
 	e.Token, e.Lease, e.State = t, name, s
 	if g := m.grants[name]; g != nil {
 		e.First, e.Holder = g.First(), g.Holder
+		if code == fence.CodeGrantEnded {
+			e.Ended, e.EndedBy = g.Ended, g.EndedBy
+		}
 	}
 	return e
 }

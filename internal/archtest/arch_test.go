@@ -85,6 +85,8 @@ func TestRulesFindViolations(t *testing.T) {
 		{"ImportsGoOneWay", "GatewayImportsPgx", "gateway/a.go", `import "github.com/jackc/pgx/v5"`, "gateway must not import github.com/jackc/pgx/v5"},
 		{"ImportsGoOneWay", "GatewayImportsSQL", "gateway/a.go", `import "database/sql"`, "gateway must not import database/sql"},
 		{"ImportsGoOneWay", "ClientImportsRedis", "gateway/client/a.go", `import "github.com/redis/go-redis/v9"`, "must not import github.com/redis"},
+		{"ImportsGoOneWay", "LimiterImportsRedis", "internal/ratelimit/a.go", `import "github.com/redis/go-redis/v9"`, ""},
+		{"ImportsGoOneWay", "LimiterImportsGateway", "internal/ratelimit/a.go", `import "` + ours + `gateway"`, "must not import gateway"},
 		{"ImportsGoOneWay", "ProgramImportsEverything", "cmd/fencegate/a.go", `import "` + ours + `stores/pgstore"`, ""},
 
 		{"SupportStaysInTests", "LibraryStartsServers", "stores/pgstore/a.go", `import "` + ours + `internal/localservers"`, "must not import internal/localservers"},

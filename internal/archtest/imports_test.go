@@ -32,6 +32,7 @@ func layers() []layer {
 		{packages: []string{"gateway"}, ours: []string{"fence", "lease"}, without: backends()},
 		{packages: []string{"gateway/..."}, except: []string{"gateway"}, ours: []string{"fence", "lease", "gateway"}, without: []string{"github.com/jackc/", "github.com/redis/"}},
 		{packages: []string{"migrations"}, without: []string{"."}},
+		{packages: []string{"internal/ratelimit"}, ours: []string{"fence"}, without: []string{"github.com/jackc/"}},
 		{packages: []string{"internal/localservers"}},
 		{packages: []string{"internal/testenv"}, ours: []string{"internal/localservers"}},
 	}

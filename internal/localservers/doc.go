@@ -1,6 +1,6 @@
-// Package localservers starts private servers for one program: a PostgreSQL, a Redis and, for tests, an S3 and Redis
-// with replicas, Sentinels or as a cluster. They listen on Unix sockets (S3, replicas, Sentinels and clusters: on
-// loopback ports), belong to the folder they are started on, and end with the program that started them:
+// Package localservers starts private servers for one program: a PostgreSQL, a Redis and, for tests, an S3, an etcd and
+// Redis with replicas, Sentinels or as a cluster. They listen on Unix sockets (S3, etcd, replicas, Sentinels and clusters:
+// on loopback ports), belong to the folder they are started on, and end with the program that started them:
 //
 //   - A folder runs one server. Its lock file is held by the program and by every process of the server, so a server
 //     that outlives its program by a moment is waited for, and one that was started twice is refused.

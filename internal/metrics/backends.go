@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/lease"
 	"github.com/fencegate/fencegate/stores/pgstore"
 	"github.com/fencegate/fencegate/stores/s3store"
@@ -15,6 +16,7 @@ type Sources struct {
 	Database  func() pgstore.Stats
 	Redis     func() *redis.PoolStats
 	Leases    func() lease.Stats
+	Gateway   func() gateway.Stats
 	Transfers func() int64
 	// Uploads is nil when blobs are not kept in S3.
 	Uploads func() s3store.Memory
@@ -53,6 +55,11 @@ func newBackends(s Sources) *backends {
 	add("redis_pool_timeouts_total", "Times that no connection to Redis was had in time.")
 	add("acquires_waiting", "Acquires that wait for a lease that somebody else holds.")
 	add("certificates_void_total", "Certificates that came too late: the lease was granted to somebody else in between.")
+	add("event_streams", "Streams of events that are open.")
+	add("refusals_noted_total", "Refused writes that were recorded among the events.")
+	add("refusals_dropped_total", "Refused writes that were not recorded: too many came at once, or the ledger did not take them.")
+	add("rate_limited_total", "Requests refused because their principal had made too many.", "class")
+	add("rate_uncounted_total", "Requests that Redis could not count in time. Writes are served all the same.", "class")
 	add("transfers", "Bodies of objects that are on their way.")
 	if s.Uploads != nil {
 		add("upload_memory_bytes", "Buffers of uploads to S3 in use.")
@@ -86,6 +93,7 @@ func (b *backends) Collect(metrics chan<- prometheus.Metric) {
 	leases := b.sources.Leases()
 	gauge("acquires_waiting", float64(leases.Waiting))
 	counter("certificates_void_total", float64(leases.Void))
+	b.gateway(gauge, counter)
 	gauge("transfers", float64(b.sources.Transfers()))
 	if b.sources.Uploads != nil {
 		memory := b.sources.Uploads()
@@ -128,4 +136,17 @@ func (b *backends) redis(gauge, counter tell) {
 	counter("redis_pool_hits_total", float64(pool.Hits))
 	counter("redis_pool_misses_total", float64(pool.Misses))
 	counter("redis_pool_timeouts_total", float64(pool.Timeouts))
+}
+
+func (b *backends) gateway(gauge, counter tell) {
+	stats := b.sources.Gateway()
+	gauge("event_streams", float64(stats.Streams))
+	counter("refusals_noted_total", float64(stats.RefusalsNoted))
+	counter("refusals_dropped_total", float64(stats.RefusalsDropped))
+	for class, n := range stats.OverRate {
+		counter("rate_limited_total", float64(n), class)
+	}
+	for class, n := range stats.Uncounted {
+		counter("rate_uncounted_total", float64(n), class)
+	}
 }

@@ -45,13 +45,18 @@ func complete(t *testing.T) *metrics.Metrics {
 	t.Cleanup(store.Close)
 	m.Watch(metrics.Sources{
 		Database: store.Stats, Redis: func() *redis.PoolStats { return &redis.PoolStats{TotalConns: 3, IdleConns: 1} },
-		Leases:    func() lease.Stats { return lease.Stats{Waiting: 2, Void: 5} },
+		Leases: func() lease.Stats { return lease.Stats{Waiting: 2, Void: 5} },
+		Gateway: func() gateway.Stats {
+			return gateway.Stats{
+				Streams: 11, RefusalsNoted: 12, RefusalsDropped: 13, OverRate: map[string]uint64{"reads": 14}, Uncounted: map[string]uint64{"writes": 15},
+			}
+		},
 		Transfers: func() int64 { return 4 }, Uploads: func() s3store.Memory { return s3store.Memory{Size: 10, InUse: 9, Waiting: 8} },
 		Logins: func() (failed, limited uint64) { return 6, 7 },
 	})
 	for _, o := range []gateway.Observation{
 		{API: "rows", Op: "patch", Code: fence.CodeAccepted}, {API: "rows", Op: "get"}, {API: "leases", Op: "acquire"},
-		{API: "leases", Op: "renew"}, {API: "marks", Op: "get"}, {API: "rows"},
+		{API: "leases", Op: "renew"}, {API: "marks", Op: "get"}, {API: "rows"}, {API: "events", Op: "stream"},
 	} {
 		m.Observe(t.Context(), o)
 	}
@@ -68,6 +73,8 @@ func TestWatch(t *testing.T) {
 		`fencegate_database_transactions_max{share="writes"} 10`, `fencegate_database_transactions_max{share="grants"} 4`,
 		`fencegate_redis_connections{state="in_use"} 2`, `fencegate_redis_connections{state="idle"} 1`,
 		"fencegate_acquires_waiting 2", "fencegate_certificates_void_total 5", "fencegate_transfers 4",
+		"fencegate_event_streams 11", "fencegate_refusals_noted_total 12", "fencegate_refusals_dropped_total 13",
+		`fencegate_rate_limited_total{class="reads"} 14`, `fencegate_rate_uncounted_total{class="writes"} 15`,
 		"fencegate_upload_memory_bytes 9", "fencegate_upload_memory_max_bytes 10", "fencegate_uploads_waiting 8",
 		`fencegate_logins_failed_total{reason="credentials"} 6`, `fencegate_logins_failed_total{reason="limit"} 7`)
 }

@@ -51,7 +51,7 @@ func oneOf(value string, known ...string) string {
 	return other
 }
 
-func apiOf(api string) string { return oneOf(api, "leases", "rows", "objects", "marks") }
+func apiOf(api string) string { return oneOf(api, "leases", "rows", "objects", "marks", "events") }
 
 // apiOfPath is the API that a path belongs to.
 func apiOfPath(path string) string {
@@ -64,7 +64,7 @@ func apiOfPath(path string) string {
 }
 
 func callOf(op string) string {
-	return oneOf(op, "acquire", "renew", "tokens", "release", "inspect", "verify", "break")
+	return oneOf(op, "acquire", "renew", "tokens", "release", "inspect", "verify", "break", "list")
 }
 
 func verbOf(op string) string { return oneOf(op, "patch", "put", "delete") }

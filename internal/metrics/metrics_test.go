@@ -60,11 +60,11 @@ func known(t *testing.T, label string) []string {
 	case "store":
 		return []string{"rows", "objects"}
 	case "api":
-		return []string{"leases", "rows", "objects", "marks", "other"}
+		return []string{"leases", "rows", "objects", "marks", "events", "other"}
 	case "verb":
 		return []string{"patch", "put", "delete", "other"}
 	case "call":
-		return []string{"acquire", "renew", "tokens", "release", "inspect", "verify", "break", "other"}
+		return []string{"acquire", "renew", "tokens", "release", "inspect", "verify", "break", "list", "other"}
 	case "result":
 		return []string{"accepted", "refused", "failed", "client-left", "ok"}
 	case "outcome":
@@ -127,7 +127,7 @@ func TestLabelsAreFixed(t *testing.T) {
 	m := newMetrics()
 	memory := gatewaytest.New()
 	g, err := gateway.New(gateway.Config{
-		Leases: memory, Rows: memory, Objects: memory, Readiness: memory, Observe: m.Observe, Log: slog.New(slog.DiscardHandler),
+		Leases: memory, Rows: memory, Objects: memory, Readiness: memory, Events: memory, Observe: m.Observe, Log: slog.New(slog.DiscardHandler),
 		Authenticate: func(r *http.Request) (gateway.Caller, error) {
 			if r.Header.Get("Authorization") != "" {
 				return nil, errors.New("no")
@@ -141,7 +141,7 @@ func TestLabelsAreFixed(t *testing.T) {
 	h := m.InFlight(g)
 	for i := range 50 {
 		name := url.PathEscape(fmt.Sprintf(`n%d"{}`+"\n", i))
-		for _, path := range []string{"/v1/leases/", "/v1/rows/t/", "/v1/rows/", "/v1/objects/b/", "/v1/objects/", "/v1/marks/rows/t/", "/v1/marks/objects/b/", "/v1/", "/"} {
+		for _, path := range []string{"/v1/leases/", "/v1/rows/t/", "/v1/rows/", "/v1/objects/b/", "/v1/objects/", "/v1/marks/rows/t/", "/v1/marks/objects/b/", "/v1/events", "/v1/leases?prefix=", "/v1/events?kinds=", "/v1/", "/"} {
 			for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "POST", "BREW", "M" + strconv.Itoa(i)} {
 				r := httptest.NewRequest(method, path+name, strings.NewReader(`{"n":1}`))
 				r.Header.Set("Content-Type", "application/json")
@@ -157,7 +157,7 @@ func TestLabelsAreFixed(t *testing.T) {
 		any := fmt.Sprintf("any%d", i)
 		for _, o := range []gateway.Observation{
 			{API: any, Op: any, Code: fence.Code(any)}, {API: "rows", Op: any, Code: fence.Code(any)}, {API: "leases", Op: any, Code: fence.Code(any)},
-			{API: "objects", Op: "put", Code: fence.Code(any)}, {API: "marks", Op: any, Code: fence.Code(any)}, {API: "rows", Op: "get"}, {},
+			{API: "objects", Op: "put", Code: fence.Code(any)}, {API: "marks", Op: any, Code: fence.Code(any)}, {API: "events", Op: any, Code: fence.Code(any)}, {API: "rows", Op: "get"}, {},
 		} {
 			m.Observe(t.Context(), o)
 		}
@@ -176,6 +176,8 @@ func TestObserve(t *testing.T) {
 		"Acquire":   {gateway.Observation{API: "leases", Op: "acquire", Code: fence.CodeLeaseHeld}, []string{"fencegate_leases_total{call=acquire,outcome=lease-held}", "fencegate_acquire_duration_seconds{result=refused}"}},
 		"Renew":     {gateway.Observation{API: "leases", Op: "renew", Code: fence.CodeUnavailable}, []string{"fencegate_leases_total{call=renew,outcome=unavailable}", "fencegate_lease_duration_seconds{call=renew,result=failed}"}},
 		"Mark":      {gateway.Observation{API: "marks", Op: "get", Code: fence.CodeAccepted}, []string{"fencegate_marks_total{outcome=accepted}", "fencegate_mark_duration_seconds{result=accepted}"}},
+		"List":      {gateway.Observation{API: "leases", Op: "list", Code: fence.CodeAccepted}, []string{"fencegate_leases_total{call=list,outcome=accepted}", "fencegate_lease_duration_seconds{call=list,result=accepted}"}},
+		"Stream":    {gateway.Observation{API: "events", Op: "stream", Code: fence.CodeRateLimited}, []string{"fencegate_event_streams_ended_total{outcome=rate-limited}"}},
 		"Rejected":  {gateway.Observation{API: "rows", Code: fence.CodeUnauthenticated}, []string{"fencegate_requests_rejected_total{api=rows,outcome=unauthenticated}"}},
 		"NoSuchAPI": {gateway.Observation{API: "x", Op: "get", Code: fence.CodeNotFound}, []string{"fencegate_requests_rejected_total{api=other,outcome=not-found}"}},
 	} {

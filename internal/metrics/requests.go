@@ -22,7 +22,7 @@ func waitBuckets() []float64 {
 
 // requests are the metrics of the API.
 type requests struct {
-	writes, reads, leases, marks, rejected                *prometheus.CounterVec
+	writes, reads, leases, marks, streams, rejected       *prometheus.CounterVec
 	writeTime, readTime, leaseTime, acquireTime, markTime *prometheus.HistogramVec
 	inFlight                                              *prometheus.GaugeVec
 }
@@ -39,6 +39,7 @@ func newRequests() requests {
 		reads:    count("fencegate_reads_total", "Reads of rows and objects, by what became of them.", "store", "outcome"),
 		leases:   count("fencegate_leases_total", "Calls about leases, by what became of them.", "call", "outcome"),
 		marks:    count("fencegate_marks_total", "Reads of marks, by what became of them.", "outcome"),
+		streams:  count("fencegate_event_streams_ended_total", "Streams of events that ended or were refused, by what became of them.", "outcome"),
 		rejected: count("fencegate_requests_rejected_total", "Requests refused before it was known what they ask for: credentials, path or method.", "api", "outcome"),
 
 		writeTime:   duration("fencegate_write_duration_seconds", "Time from a write's header to the end of its answer, an object's body included.", buckets(), "store", "verb", "result"),
@@ -62,7 +63,7 @@ func newRequests() requests {
 
 func (r requests) all() []prometheus.Collector {
 	return []prometheus.Collector{
-		r.writes, r.reads, r.leases, r.marks, r.rejected,
+		r.writes, r.reads, r.leases, r.marks, r.streams, r.rejected,
 		r.writeTime, r.readTime, r.leaseTime, r.acquireTime, r.markTime, r.inFlight,
 	}
 }
@@ -84,6 +85,8 @@ func (m *Metrics) Observe(_ context.Context, o gateway.Observation) {
 	case api == "marks":
 		r.marks.WithLabelValues(outcome).Inc()
 		r.markTime.WithLabelValues(result).Observe(seconds)
+	case api == "events":
+		r.streams.WithLabelValues(outcome).Inc()
 	case o.Op == "get":
 		r.reads.WithLabelValues(api, outcome).Inc()
 		r.readTime.WithLabelValues(api, result).Observe(seconds)

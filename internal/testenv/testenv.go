@@ -21,6 +21,7 @@ type servers struct {
 	dir      string
 	postgres once[string]
 	redis    once[string]
+	etcd     once[string]
 	s3       once[*localservers.S3]
 
 	mu   sync.Mutex
@@ -111,6 +112,24 @@ func (s *servers) redisServer() (string, error) {
 		}
 		s.stopLater(r.Stop)
 		return r.URL(), nil
+	})
+}
+
+func (s *servers) etcdServer() (string, error) {
+	return s.etcd.get(func() (string, error) {
+		if url := os.Getenv("FENCEGATE_TEST_ETCD_URL"); url != "" {
+			return url, nil
+		}
+		dir, err := quickDir()
+		if err != nil {
+			return "", err
+		}
+		e, err := localservers.StartEtcd(context.Background(), localservers.EtcdConfig{Dir: dir})
+		if err != nil {
+			return "", errors.Join(err, os.RemoveAll(dir))
+		}
+		s.stopLater(func() error { return errors.Join(e.Stop(), os.RemoveAll(dir)) })
+		return e.URL(), nil
 	})
 }
 

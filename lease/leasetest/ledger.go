@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,6 +79,9 @@ func (l *Ledger) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant
 	if err := alive(ctx); err != nil {
 		return nil, err
 	}
+	if c.Hold == (fence.Digest{}) {
+		c.Hold = c.Acquire
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.newest[c.Lease]
@@ -92,13 +94,14 @@ func (l *Ledger) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant
 		case g.TTL != c.TTL:
 			return nil, about(fence.Errorf(fence.CodeInvalidRequest, "the acquire was made with another ttl").In("ttl"), c.Lease, g)
 		}
+		g.Hold = c.Hold
 		return clone(g), nil
 	}
 	var first fence.Token
 	if g != nil {
 		first = g.First()
 	}
-	if first != c.Floor {
+	if first != c.Floor || c.Local && !passesOn(g, c.Hold) {
 		return nil, fence.ErrVoid
 	}
 	b := l.draw()
@@ -108,6 +111,7 @@ func (l *Ledger) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant
 		Principal: c.Principal,
 		Holder:    c.Holder,
 		Acquire:   c.Acquire,
+		Hold:      c.Hold,
 		Blocks:    []fence.Block{b},
 		TTL:       c.TTL,
 		GrantedAt: time.Now().UTC(),
@@ -161,13 +165,27 @@ func (l *Ledger) List(ctx context.Context, prefix, after string, limit int) ([]*
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var found []*fence.Grant
-	for _, name := range slices.Sorted(maps.Keys(l.newest)) {
-		if g := l.newest[name]; strings.HasPrefix(name, prefix) && name > after && g.Ended == "" && len(found) < limit {
-			found = append(found, withoutID(g))
+	if limit < 1 {
+		return nil, fence.Errorf(fence.CodeInvalidRequest, "at least one grant is asked for").In("limit")
+	}
+	var live []string
+	for name, g := range l.newest {
+		if g.Ended == "" && name > after && strings.HasPrefix(name, prefix) {
+			live = append(live, name)
 		}
 	}
+	slices.Sort(live)
+	var found []*fence.Grant
+	for _, name := range live[:min(limit, len(live))] {
+		found = append(found, withoutID(l.newest[name]))
+	}
 	return found, nil
+}
+
+// passesOn tells whether a lease may be handed on from its newest grant to another of the same hold, without asking the
+// locker. Who breaks a grant takes its lease away.
+func passesOn(g *fence.Grant, hold fence.Digest) bool {
+	return g != nil && g.Hold == hold && !strings.HasPrefix(g.Ended, fence.EndBroken)
 }
 
 // draw takes the next block. l.mu is held.
@@ -196,7 +214,7 @@ func names(by fence.GrantRef, g *fence.Grant) bool {
 	case by.ID != "":
 		return fence.IDDigest(by.ID) == fence.IDDigest(g.ID) && by.Principal == g.Principal
 	case by.Acquire != fence.Digest{}:
-		return by.Acquire == g.Acquire
+		return by.Acquire == g.Acquire && (by.Hold == fence.Digest{} || by.Hold == g.Hold)
 	default:
 		return by.Newest
 	}

@@ -28,6 +28,12 @@ func RunLedger(t *testing.T, open func(t *testing.T) lease.Ledger) {
 		{"MoreTokens", testMore},
 		{"OneFloorOneGrant", testFloorRace},
 		{"BlocksOfManyLeasesNeverMeet", testBlocks},
+		{"HeldUnder", testHold},
+		{"RepeatedUnderAnotherHold", testRepeatedHold},
+		{"HandedOnLocally", testLocal},
+		{"NamedByAcquireAndHold", testAcquireAndHold},
+		{"EndedBySomebody", testEndedBy},
+		{"Listed", testList},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { tt.run(t, ledgerTest{t, open(t)}) })

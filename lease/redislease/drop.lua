@@ -1,6 +1,19 @@
--- KEYS[1] the lease; ARGV[1] the digest in hex; returns 1 if the digest held the lease, else 0
-local held = redis.pcall('GET', KEYS[1])
-if type(held) ~= 'string' or string.sub(held, 1, #ARGV[1] + 1) ~= ARGV[1] .. ':' then
-  return 0
+-- returns {1 if the value held the lease, had it reserved or stood in the queue, 1 if the lease went to somebody who waits}
+local hold, stand = read(), find()
+local had, went = stand ~= nil, false
+if stand then
+  remove(stand.member)
 end
-return redis.call('DEL', KEYS[1])
+if hold and hold.value == value then
+  had = true
+  if hold.gateway ~= me and hold.waiters > 0 and tell('pushed', value, hold.gateway) > 0 then
+    reserve(value, hold.gateway, hold.waiters)
+    went = true
+  else
+    redis.call('DEL', LEASE, LAST)
+    went = hand_on() ~= nil
+  end
+elseif not hold then
+  went = hand_on() ~= nil
+end
+return {had and 1 or 0, went and 1 or 0}

@@ -1,16 +1,14 @@
--- KEYS[1] the lease; ARGV[1] the longest ttl in ms; returns {value that holds the lease, ms left}, or {} when nothing does
-local held = redis.pcall('GET', KEYS[1])
-if not held then
-  return {}
+-- ARGV[4] how many entries of the queue are asked for; returns how the lease stands, then of each entry the value, how many wait behind it, and the note
+local answer = standing(read() or hand_on(), nil)
+local n = tonumber(ARGV[4])
+if n > 0 and entries() > 0 then
+  notes_are_ours()
+  for _, member in ipairs(redis.call('ZRANGE', QUEUE, 0, n - 1)) do
+    local v = string.sub(member, 1, 64)
+    local _, waiters, note = note_of(v)
+    answer[#answer + 1] = v
+    answer[#answer + 1] = waiters
+    answer[#answer + 1] = note
+  end
 end
-if type(held) ~= 'string' then
-  held = '' -- a key of another type is somebody's, but no lease of ours
-end
--- No expiry (an operator's SET, a restore) or one beyond the longest would hold the lease for ever.
-local left = redis.call('PTTL', KEYS[1])
-local longest = tonumber(ARGV[1])
-if left < 0 or left > longest then
-  redis.call('PEXPIRE', KEYS[1], longest)
-  left = longest
-end
-return {held, left}
+return answer

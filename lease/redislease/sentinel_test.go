@@ -5,15 +5,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/internal/localservers"
 	"github.com/fencegate/fencegate/internal/testenv"
-	"github.com/fencegate/fencegate/lease"
-	"github.com/fencegate/fencegate/lease/leasetest"
 	"github.com/fencegate/fencegate/lease/redislease"
 )
-
-var bob = lease.Holding{Value: fence.DigestOf("bob"), Holder: "bob", Remaining: time.Minute}
 
 // TestSentinelFailOver promotes a replica that has not heard of the last lease. The locker finds it by itself; the
 // lease is lost, which is why tokens do not come from Redis.
@@ -27,38 +22,46 @@ func TestSentinelFailOver(t *testing.T) {
 }
 
 func failOver(t *testing.T, fail func(*localservers.Redis) error) {
+	t.Parallel()
+	awaitPools(t)
 	primary, replica := testenv.RedisPair(t)
 	watcher := testenv.RedisSentinel(t, primary)
-	// Neither a Sentinel that hangs nor one that is gone keeps the locker from the one that answers.
-	l, _ := open(t, watcher.URL()+"&addr="+silent(t)+"&addr=127.0.0.1:1", redislease.Config{})
-	eventually(t, "connected", func() bool { _, err := l.Look(t.Context(), "kept"); return err == nil })
-	take(t, l, "kept", alice)
+	// Neither a Sentinel that hangs nor one that is gone keeps the lockers from the one that answers.
+	url := watcher.URL() + "&addr=" + silent(t) + "&addr=127.0.0.1:1"
+	a, b := listen(t, url, redislease.Config{}), listen(t, url, redislease.Config{})
+	eventually(t, "connected", func() bool { _, err := a.Look(t.Context(), "kept", 0); return err == nil })
+	take(t, a, "kept", "a")
 	if n, err := copied(t, replica, 1), replica.Cut(t.Context()); err != nil || n != 1 {
 		t.Fatalf("%d leases were copied, %v", n, err)
 	}
-	take(t, l, "lost", alice)
+	take(t, a, "lost", "a")
+	waits := entry("b", 1)
+	waits.Place = enter(t, b, "lost", "b", 1).Place
+	before := b.resyncs()
 	if err := fail(primary); err != nil {
 		t.Fatal(err)
 	}
 	// Until the fail-over is done leases cannot be had; whether it is, the locker says in time.
 	began := time.Now()
-	if _, err := l.Take(t.Context(), "meanwhile", alice); err != nil {
-		unavailable(t, "take", err)
+	if _, err := a.Enter(t.Context(), "meanwhile", entry("a", 0)); err != nil {
+		unavailable(t, "enter", err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
 		t.Fatalf("it took %v to say so", took)
 	}
+	eventually(t, "those that wait are told", func() bool { return b.resyncs() > before })
 	eventually(t, "another takes the lost lease", func() bool {
-		got, err := l.Take(t.Context(), "lost", bob)
-		return err == nil && got.Value == bob.Value
+		got, err := b.Enter(t.Context(), "lost", waits)
+		return err == nil && got.Value == waits.Value
 	})
 	if at, err := watcher.Primary(t.Context()); err != nil || at != replica.Address() {
 		t.Fatalf("the primary is %s, %v; want %s", at, err, replica.Address())
 	}
-	if got := take(t, l, "kept", bob); got.Value != alice.Value {
+	if got := enter(t, b, "kept", "b", 0); got.Value != value("a") {
 		t.Fatalf("the lease that was copied is held by %+v", got)
 	}
-	leasetest.Run(t, func(*testing.T) lease.Locker { return l })
+	eventually(t, "both are told", func() bool { return a.resyncs() > 1 })
+	handOff(t, a, b, "after the fail-over")
 }
 
 // copied waits until a server has this many keys and returns how many it has.

@@ -24,6 +24,23 @@ func (s *Store) query(ctx context.Context, sql string, args []any, dest ...any) 
 	})
 }
 
+// queryLocked is query for a statement that may wait long for a lease's lock.
+func (s *Store) queryLocked(ctx context.Context, sql string, args []any, dest ...any) error {
+	return s.patiently(ctx, func() error { return s.query(ctx, sql, args, dest...) })
+}
+
+// patiently runs a transaction that may wait long for a lease's lock, within the share of the connections that is left to
+// such.
+func (s *Store) patiently(ctx context.Context, f func() error) error {
+	waiting, stop := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer stop()
+	if err := s.locked.acquire(waiting); err != nil {
+		return fence.Wrap(fence.CodeOverloaded, err, "as many others as may wait for a lock do so already")
+	}
+	defer s.locked.release()
+	return f()
+}
+
 // exec runs a statement that is a transaction of its own and whose rows do not matter.
 func (s *Store) exec(ctx context.Context, sql string, args ...any) error {
 	return s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {

@@ -11,28 +11,31 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-const grantColumns = "g.lease, g.blocks, g.acquire_hash, g.principal, g.holder, g.ttl_ms, g.granted_at, g.ended_why"
+const grantColumns = "g.lease, g.blocks, g.acquire_hash, g.hold, g.principal, g.holder, g.ttl_ms, g.granted_at, g.ended_why, g.ended_by"
 
 // grantRow is fence.grants; its fields are null when there is no grant.
 type grantRow struct {
-	lease                    *string
-	blocks                   pgtype.Multirange[pgtype.Range[pgtype.Int8]]
-	acquire                  []byte
-	principal, holder, ended *string
-	ttl                      *int64
-	grantedAt                *time.Time
+	lease                             *string
+	blocks                            pgtype.Multirange[pgtype.Range[pgtype.Int8]]
+	acquire, hold                     []byte
+	principal, holder, ended, endedBy *string
+	ttl                               *int64
+	grantedAt                         *time.Time
 }
 
 func (g *grantRow) dest() []any {
-	return []any{&g.lease, &g.blocks, &g.acquire, &g.principal, &g.holder, &g.ttl, &g.grantedAt, &g.ended}
+	return []any{&g.lease, &g.blocks, &g.acquire, &g.hold, &g.principal, &g.holder, &g.ttl, &g.grantedAt, &g.ended, &g.endedBy}
 }
 
 func (g *grantRow) grant() *fence.Grant {
 	out := &fence.Grant{
 		Lease: deref(g.lease), Principal: deref(g.principal), Holder: deref(g.holder),
-		TTL: time.Duration(deref(g.ttl)) * time.Millisecond, GrantedAt: deref(g.grantedAt), Ended: deref(g.ended),
+		TTL: time.Duration(deref(g.ttl)) * time.Millisecond, GrantedAt: deref(g.grantedAt), Ended: deref(g.ended), EndedBy: deref(g.endedBy),
 	}
 	copy(out.Acquire[:], g.acquire)
+	if out.Hold = out.Acquire; g.hold != nil {
+		copy(out.Hold[:], g.hold)
+	}
 	for _, r := range g.blocks {
 		// PostgreSQL's own form of a range of int8 excludes its upper end.
 		out.Blocks = append(out.Blocks, fence.Block{First: fence.Token(r.Lower.Int64), Last: fence.Token(r.Upper.Int64 - 1)})
@@ -51,56 +54,32 @@ func (s *Store) Newest(ctx context.Context, lease string) (*fence.Grant, error) 
 
 // Held returns the newest grant if by names it and it has not ended, else CodeLeaseLost. It takes no lock.
 func (s *Store) Held(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error) {
-	id, principal, acquire := refArgs(by)
+	ref := refArgs(by)
 	return s.oneGrant(ctx, s.read, lease, "SELECT "+grantColumns+` FROM fence.grants g
-		WHERE g.lease = $1 AND g.ended_at IS NULL AND fence.names_grant(g, $2, $3, $4, $5)`, id, principal, acquire, by.Newest)
+		WHERE g.lease = $1 AND g.ended_at IS NULL AND fence.names_grant(g, $2, $3, $4, $5, $6)`, ref.id, ref.principal, ref.acquire, ref.hold, by.Newest)
 }
 
-// Certify makes the acquire the newest grant of the lease if the floor still is the newest grant's first token.
+// Certify makes the acquire the newest grant of the lease if the floor still is the newest grant's first token. One without
+// a Hold is held under its acquire digest.
 func (s *Store) Certify(ctx context.Context, c fence.Certificate) (*fence.Grant, error) {
-	var (
-		code string
-		id   *string
-		row  grantRow
-	)
-	err := s.unstalled(ctx, c.Lease, func(ctx context.Context) error {
-		return s.query(ctx, "SELECT c.code, c.id, "+grantColumns+" FROM fence.certify($1, $2, $3, $4, $5, $6) c, LATERAL (SELECT (c.newest).*) g",
-			[]any{c.Lease, int64(c.Floor), c.Acquire[:], c.Principal, c.Holder, c.TTL.Milliseconds()}, append([]any{&code, &id}, row.dest()...)...)
-	})
-	if err != nil {
-		return nil, err
+	if c.Hold == (fence.Digest{}) {
+		c.Hold = c.Acquire
 	}
-	switch fence.Code(code) {
-	case fence.CodeAccepted:
-		g := row.grant()
-		g.ID = deref(id)
-		return g, nil
-	case fence.CodeGrantEnded:
-		return nil, fence.Errorf(fence.CodeGrantEnded, "the grant of this acquire id has ended (%s): acquire with another id", deref(row.ended))
-	case fence.CodeInvalidRequest:
-		return nil, fence.Errorf(fence.CodeInvalidRequest, "this acquire id was used with another holder or ttl").In("acquire_id")
-	}
-	return nil, fence.ErrVoid
+	return s.settle(ctx, &settlement{lease: c.Lease, cert: &c})
 }
 
 // End ends the newest grant if by names it, and returns it; one that has ended already is returned as it is.
 func (s *Store) End(ctx context.Context, lease string, by fence.GrantRef, e fence.Ending) (*fence.Grant, error) {
-	id, principal, acquire := refArgs(by)
-	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.end_grant($1, $2, $3, $4, $5, $6) g", id, principal, acquire, by.Newest, e.Why)
+	return s.settle(ctx, &settlement{lease: lease, by: by, ending: e})
 }
 
 // More adds a block of tokens to the newest grant if by names it and it has not ended.
 func (s *Store) More(ctx context.Context, lease string, by fence.GrantRef) (*fence.Grant, error) {
-	id, principal, acquire := refArgs(by)
-	return s.oneGrant(ctx, s.query, lease, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4) g", id, principal, acquire)
+	ref := refArgs(by)
+	return s.oneGrant(ctx, s.queryLocked, lease, "SELECT "+grantColumns+" FROM fence.more_tokens($1, $2, $3, $4, $5) g", ref.id, ref.principal, ref.acquire, ref.hold)
 }
 
-// List returns the newest grants that have not ended, in the order of their leases' names.
-func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]*fence.Grant, error) {
-	return nil, fence.Errorf(fence.CodeInternal, "not built yet")
-}
-
-// runner is Store.read or Store.query.
+// runner is Store.read or Store.queryLocked.
 type runner func(ctx context.Context, sql string, args []any, dest ...any) error
 
 // stallLimit is how long a client may keep a transaction that was admitted waiting, once the next grant wants its lock.
@@ -126,7 +105,7 @@ func (s *Store) oneGrant(ctx context.Context, run runner, lease, sql string, arg
 	var row grantRow
 	err := s.unstalled(ctx, lease, func(ctx context.Context) error { return run(ctx, sql, append([]any{lease}, args...), row.dest()...) })
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fence.Errorf(fence.CodeLeaseLost, "the grant is not the newest of its lease, or it has ended")
+		return nil, leaseLost()
 	}
 	if err != nil {
 		return nil, err
@@ -134,13 +113,28 @@ func (s *Store) oneGrant(ctx context.Context, run runner, lease, sql string, arg
 	return row.grant(), nil
 }
 
-func refArgs(by fence.GrantRef) (id []byte, principal *string, acquire []byte) {
+func leaseLost() error {
+	return fence.Errorf(fence.CodeLeaseLost, "the grant is not the newest of its lease, or it has ended")
+}
+
+// ref is a fence.GrantRef as the ledger's functions take it.
+type ref struct {
+	id            []byte
+	principal     *string
+	acquire, hold []byte
+}
+
+func refArgs(by fence.GrantRef) ref {
 	switch {
 	case by.ID != "":
 		d := fence.IDDigest(by.ID)
-		return d[:], &by.Principal, nil
+		return ref{id: d[:], principal: &by.Principal}
 	case by.Acquire != (fence.Digest{}):
-		return nil, nil, by.Acquire[:]
+		r := ref{acquire: by.Acquire[:]}
+		if by.Hold != (fence.Digest{}) {
+			r.hold = by.Hold[:]
+		}
+		return r
 	}
-	return nil, nil, nil
+	return ref{}
 }

@@ -24,6 +24,8 @@ func TestThroughPgBouncer(t *testing.T) {
 		"Objects": TestObjects, "FlipsRace": TestFlipsRace, "Collection": TestCollection,
 		"PutUnderAnotherName": TestPutUnderAnotherName, "AlteredTable": TestAlteredTable, "SettingsLeftBehind": TestSettingsLeftBehind,
 		"DeferredConstraint": TestDeferredConstraintIsARefusal, "TemplateChange": TestTemplateChange, "StaleInsert": TestStaleInsertWhileDeleteIsInFlight,
+		"Group": TestGroup, "GroupThatFails": TestGroupThatFails, "GroupOfUnknownOutcome": TestGroupOfUnknownOutcome, "SealedInGroups": TestSealedAtGrantInGroups,
+		"Events": TestEvents, "EventsOutOfOrder": TestEventsThatCommitOutOfOrder, "Refusals": TestRefusals, "PruneEvents": TestPruneEvents,
 		"AlteredSessions": TestManyAlteredSessions, "ExhaustedSequence": TestExhaustedSequence, "Admit": TestAdmit,
 	} {
 		t.Run(name, func(t *testing.T) {

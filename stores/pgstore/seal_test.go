@@ -23,7 +23,7 @@ func TestSealedAtGrant(t *testing.T) {
 	if testing.Short() || throughPgBouncer(t) {
 		rounds = 150
 	}
-	violations, written := race(t, w, rounds, admitThenChange())
+	violations, written := race(t, w, rounds, admitThenChange(42))
 	if violations > 0 {
 		t.Errorf("I2: %d of %d voided grants wrote afterwards", violations, rounds)
 	}
@@ -55,14 +55,14 @@ func TestSealCanBreak(t *testing.T) {
 
 // writing is how a writer writes: one statement over its token ($1) and the seconds it takes ($2), which changes the data
 // itself or lets the next one do so.
-type writing struct {
-	sql        string
-	changeNext bool
-}
+type writing struct{ sql, next string }
 
-func admitThenChange() writing {
-	return writing{changeNext: true, sql: `WITH a AS MATERIALIZED (SELECT code FROM fence.admit_row('public.wallets', NULL, NULL, NULL, '{42}', $1, 'p', NULL, NULL, NULL))
-		SELECT pg_sleep($2) FROM a WHERE code = 'accepted'`}
+func admitThenChange(id int) writing {
+	return writing{
+		sql: fmt.Sprintf(`WITH a AS MATERIALIZED (SELECT code FROM fence.admit_row('public.wallets', NULL, NULL, NULL, '{%d}', $1, 'p', NULL, NULL, NULL))
+			SELECT pg_sleep($2) FROM a WHERE code = 'accepted'`, id),
+		next: fmt.Sprintf("UPDATE wallets SET balance = balance + 1 WHERE id = %d", id),
+	}
 }
 
 // race plays rounds of: a grant, four writers with its tokens, and a call that voids it at a random moment. It returns
@@ -131,8 +131,8 @@ func commitWrite(ctx context.Context, conn *pgx.Conn, by writing, token int64, i
 	if err != nil || tag.RowsAffected() == 0 {
 		return false
 	}
-	if by.changeNext {
-		if _, err := tx.Exec(ctx, "UPDATE wallets SET balance = balance + 1 WHERE id = 42"); err != nil {
+	if by.next != "" {
+		if _, err := tx.Exec(ctx, by.next); err != nil {
 			return false
 		}
 	}

@@ -71,6 +71,10 @@ type Store struct {
 	preamble string
 	// Writes and grants wait for locks. Each has its share of the connections, and reads find the rest.
 	writes, grants *share
+	// locked is the part of the grants' share whose transactions may wait for a lease that is in use. The rest is for those
+	// that wait for none.
+	locked *share
+	gather *gatherer
 }
 
 // Open makes a store. It does not connect yet: a database that is down is an error of each call, not of Open.
@@ -96,12 +100,22 @@ func Open(cfg Config) (*Store, error) {
 	}
 	s := &Store{pool: pool, cfg: cfg, preamble: preamble(cfg)}
 	s.writes, s.grants = newShare(max(1, int64(pc.MaxConns)*5/8)), newShare(max(1, int64(pc.MaxConns)/4))
+	s.locked = newShare(max(1, s.grants.size-1))
+	s.gather = &gatherer{
+		one:     func(ctx context.Context, c *settlement) error { return s.settleOne(ctx, c, false) },
+		many:    s.settleMany,
+		limit:   flightLimit,
+		patient: cfg.ConnectTimeout,
+	}
 	s.tables = newTableCache(cfg.TableTTL, s.describeTable)
 	return s, nil
 }
 
 // Close waits for the calls under way and closes the connections.
-func (s *Store) Close() { s.pool.Close() }
+func (s *Store) Close() {
+	s.gather.close()
+	s.pool.Close()
+}
 
 // Ready reports whether the ledger answers and still works with this program; it is ErrSchemaNew, and CodeUnavailable,
 // once a newer program has migrated it to what this one cannot work with.

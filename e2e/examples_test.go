@@ -1,0 +1,221 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const examples = "../docs/examples"
+
+// goExamples builds the Go examples and returns where they are.
+func goExamples(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	build := exec.Command("go", "build", "-o", dir+"/", "./"+examples+"/go/...")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// python is how a Python example is called. Outside of CI its test is left out where Python or requests are missing.
+func python(t *testing.T, script string, args ...string) []string {
+	t.Helper()
+	if out, err := exec.Command("python3", "-c", "import requests").CombinedOutput(); err != nil {
+		missing := fmt.Sprintf("NOT TESTED: the Python examples need python3 and requests (make testdeps; apt-get install python3-requests): %v\n%s", err, out)
+		if os.Getenv("CI") != "" {
+			t.Fatal(missing)
+		}
+		t.Skip(missing)
+	}
+	return append([]string{"python3", "-B", filepath.Join(examples, "python", script)}, args...)
+}
+
+func shellExample(script string, args ...string) []string {
+	return append([]string{filepath.Join(examples, "shell", script)}, args...)
+}
+
+// example is a command with a gateway in its environment, and what it wrote.
+func example(t *testing.T, p *program, args ...string) (*exec.Cmd, *log) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd, out := exec.CommandContext(ctx, args[0], args[1:]...), &log{}
+	cmd.Env = append(os.Environ(), "FENCEGATE_URL="+p.url, "FENCEGATE_BLOB_DIR="+filepath.Join(p.data, "blobs"))
+	for name, value := range p.env() {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.WaitDelay = time.Second
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n%s", strings.Join(args, " "), out)
+		}
+	})
+	return cmd, out
+}
+
+// runExample runs an example to its end and returns what it wrote.
+func runExample(t *testing.T, p *program, args ...string) string {
+	t.Helper()
+	cmd, out := example(t, p, args...)
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%s: %v", strings.Join(args, " "), err)
+	}
+	return out.String()
+}
+
+// What docs/examples shows works as it stands.
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	dir := goExamples(t)
+	for name, commands := range map[string]func(t *testing.T, example string, args ...string) []string{
+		"Go": func(_ *testing.T, example string, args ...string) []string {
+			return append([]string{filepath.Join(dir, example)}, args...)
+		},
+		"Python": func(t *testing.T, example string, args ...string) []string {
+			return python(t, example+".py", args...)
+		},
+		"Shell": func(_ *testing.T, example string, args ...string) []string {
+			return shellExample(example+".sh", args...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			commands(t, "wallet") // before a gateway is started for nothing
+			p, _ := startShared(t)
+			t.Run("Wallet", func(t *testing.T) { walletExample(t, p, commands(t, "wallet")) })
+			t.Run("Nightly", func(t *testing.T) {
+				command := commands(t, "nightly")
+				if name == "Shell" {
+					lease := "report:nightly/" + time.Now().Format(time.DateOnly) + ".csv"
+					command = append([]string{binary, "run", "--lease=" + lease, "--if-held=skip", "--"}, command...)
+				}
+				nightlyExample(t, p, command, name == "Shell")
+			})
+			t.Run("Leader", func(t *testing.T) {
+				leaderExample(t, p, commands(t, "leader", "a"), commands(t, "leader", "b"))
+			})
+		})
+	}
+	t.Run("InProcess", func(t *testing.T) {
+		t.Parallel()
+		p, _ := startShared(t)
+		if out := runExample(t, p, filepath.Join(dir, "inprocess-row")); out != "left: 90\n" {
+			t.Errorf("it wrote %q", out)
+		}
+		if balance, mark := newClient(t, p.url).balance("wallets/42"); balance != "90" || mark == 0 {
+			t.Errorf("balance %s, mark %d", balance, mark)
+		}
+		if out := runExample(t, p, filepath.Join(dir, "inprocess-object")); !strings.HasPrefix(out, "published with token ") || !strings.HasSuffix(out, ": hello\n") {
+			t.Errorf("it wrote %q", out)
+		}
+		if r := newClient(t, p.url).get("objects/reports/hello.txt"); string(r.body) != "hello\n" || r.mark() == 0 {
+			t.Errorf("the gateway serves %v", r)
+		}
+	})
+}
+
+// walletExample lets the fifty spend from a wallet of 100.
+func walletExample(t *testing.T, p *program, command []string) {
+	out := runExample(t, p, command...)
+	if !strings.Contains(out, "10 of 50 were served\n") {
+		t.Errorf("it wrote\n%s", out)
+	}
+	c := newClient(t, p.url)
+	if balance, _ := c.balance("wallets/42"); balance != "0" {
+		t.Errorf("the balance is %s", balance)
+	}
+	c.get("leases/wallet:42").want(t, "not-found")
+}
+
+// nightlyExample starts the job on three machines at once, and once more.
+func nightlyExample(t *testing.T, p *program, command []string, silent bool) {
+	c := newClient(t, p.url)
+	var mu sync.Mutex
+	var all bytes.Buffer
+	var jobs sync.WaitGroup
+	for range 3 {
+		jobs.Go(func() {
+			out := runExample(t, p, command...)
+			mu.Lock()
+			defer mu.Unlock()
+			all.WriteString(out)
+		})
+	}
+	jobs.Wait()
+	all.WriteString(runExample(t, p, command...))
+	said := all.String()
+	others := strings.Count(said, "somebody else is at it\n") + strings.Count(said, "it was done before\n")
+	if strings.Count(said, "published\n") != 1 || !strings.HasSuffix(said, "it was done before\n") || !silent && others != 3 {
+		t.Errorf("they wrote\n%s", said)
+	}
+	name := "reports/nightly/" + time.Now().Format(time.DateOnly) + ".csv"
+	r := c.get("objects/" + name)
+	if lines := bytes.Count(r.body, []byte("\n")); lines != 1000 || r.header.Get("Content-Type") != "text/csv" {
+		t.Errorf("the report: %d lines, %v", lines, r.header)
+	}
+}
+
+// leaderExample pauses the leader until it is replaced, and continues it.
+func leaderExample(t *testing.T, p *program, first, second []string) {
+	c := newClient(t, p.url)
+	leads := func(name string) func() bool {
+		return func() bool { return string(c.get("objects/reports/leader").body) == name }
+	}
+	start := func(command []string) (*exec.Cmd, *log) {
+		cmd, out := example(t, p, command...)
+		// A group of its own: a shell's children are stopped with it.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd, out
+	}
+	a, saidA := start(first)
+	defer func() { _ = syscall.Kill(-a.Process.Pid, syscall.SIGKILL); _ = a.Wait() }()
+	within(t, patience, "a leads", leads("a"))
+	b, saidB := start(second)
+	defer func() { _ = syscall.Kill(-b.Process.Pid, syscall.SIGKILL); _ = b.Wait() }()
+	if err := syscall.Kill(-a.Process.Pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "b leads", leads("b"))
+	mark := c.get("marks/objects/reports/leader")
+	if err := syscall.Kill(-a.Process.Pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "a notices", func() bool {
+		return strings.Contains(saidA.String(), "a leads no more") || strings.Contains(saidA.String(), "a does not lead")
+	})
+	// b goes on, and nothing of a's has come in between.
+	var before, now struct{ Token, FirstToken int64 }
+	mark.decode(t, &before)
+	within(t, patience, "b goes on", func() bool {
+		r := c.get("marks/objects/reports/leader")
+		return json.Unmarshal(r.body, &now) == nil && now.Token > before.Token
+	})
+	if !leads("b")() || strings.Count(saidB.String(), "b leads\n") != 1 {
+		t.Errorf("b wrote\n%s\na wrote\n%s", saidB, saidA)
+	}
+	for _, cmd := range []*exec.Cmd{a, b} {
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("%s ended with %v", cmd, err)
+		}
+	}
+	c.get("leases/report:leader").want(t, "not-found")
+}

@@ -1,0 +1,105 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+const metaPrefix = "X-Meta-"
+
+// PutObject writes an object. A body that is an io.Seeker (a file, a bytes.Reader) is sent with its length and can be sent
+// again; any other is sent once.
+func (c *Client) PutObject(ctx context.Context, name fence.ObjectName, token fence.Token, body io.Reader) (fence.Object, error) {
+	return c.WriteObject(ctx, fence.ObjectWrite{Op: fence.OpPut, Object: name, Access: fence.Access{Token: token}, Body: body, Size: -1})
+}
+
+// DeleteObject deletes an object. Its mark stays.
+func (c *Client) DeleteObject(ctx context.Context, name fence.ObjectName, token fence.Token) (fence.Object, error) {
+	return c.WriteObject(ctx, fence.ObjectWrite{Op: fence.OpDelete, Object: name, Access: fence.Access{Token: token}})
+}
+
+// WriteObject writes an object under a token. The principal is ignored: the gateway knows it. The body is read from where
+// it stands; one that is an io.Seeker can be sent again, so that an unknown outcome is settled. Size is the body's length,
+// 0 or -1 when it is to be found out or is not known; a body of another length publishes nothing.
+func (c *Client) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
+	o := fence.Object{ObjectName: w.Object}
+	path, err := objectPath("/v1/objects/", w.Object)
+	if err != nil {
+		return o, err
+	}
+	r := &request{kind: fenced, path: path, header: tokenHeader(w.Token), limit: c.within, token: w.Token}
+	if r.what, r.method, err = writing("objects", w.Op); err != nil {
+		return o, err
+	}
+	if err := setCondition(r.header, w.If); err != nil {
+		return o, err
+	}
+	switch w.Op {
+	case fence.OpPatch:
+		return o, fence.Errorf(fence.CodeInvalidRequest, "an object is put or deleted").In("op")
+	case fence.OpPut:
+		if err := c.describe(r, w); err != nil {
+			return o, err
+		}
+	case fence.OpDelete:
+	}
+	err = c.do(ctx, r, func(resp *http.Response) error {
+		s, err := state(resp.Header)
+		if err != nil {
+			return err
+		}
+		o.State, o.Created, o.Replayed = s, resp.StatusCode == http.StatusCreated, resp.Header.Get(headerReplayed) != ""
+		if w.Op == fence.OpDelete {
+			return nil
+		}
+		var told struct {
+			Size   int64  `json:"size"`
+			SHA256 string `json:"sha256"`
+		}
+		err = c.answer(resp, &told)
+		o.Size, o.SHA256, o.Header = told.Size, told.SHA256, w.Header
+		return err
+	})
+	return o, err
+}
+
+// describe adds the body, and what is kept beside it, to the request of a put.
+func (c *Client) describe(r *request, w fence.ObjectWrite) (err error) {
+	if w.Body == nil {
+		w.Body = strings.NewReader("")
+	}
+	if w.Size == 0 {
+		w.Size = -1 // said, or not said
+	}
+	r.limit = c.transfer
+	r.upload = newUpload(w.Body, w.Size)
+	if w.Size < 0 {
+		if err := r.upload.sized(); err != nil {
+			return fence.Wrap(fence.CodeInvalidRequest, err, "the body cannot be read").In("body")
+		}
+	}
+	set := func(name, value string) {
+		if value != "" {
+			r.header.Set(name, value)
+		}
+	}
+	set("Content-Type", w.Header.ContentType)
+	set("Content-Encoding", w.Header.ContentEncoding)
+	set("Content-Disposition", w.Header.ContentDisposition)
+	set("Cache-Control", w.Header.CacheControl)
+	for name, value := range w.Header.Meta {
+		r.header.Set(metaPrefix+name, value)
+	}
+	if w.SHA256 != nil {
+		r.header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(w.SHA256)+":")
+	}
+	if w.MD5 != nil {
+		r.header.Set("Content-MD5", base64.StdEncoding.EncodeToString(w.MD5))
+	}
+	return nil
+}

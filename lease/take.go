@@ -1,0 +1,323 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// take gets the turn for an acquire that has read its floor, waiting for it if the acquire does. Without an error it
+// returns nil when another copy of the acquire was granted meanwhile.
+func (t *turns) take(ctx context.Context, a *acquire) (*turn, error) {
+	t.listen()
+	if a.waits {
+		t.hear(ctx)
+		t.ask(ctx, a.cert.Lease)
+	}
+	w := &waiter{acquire: a.cert.Acquire, holder: a.cert.Holder, ttl: a.cert.TTL, since: time.Now(), told: make(chan outcome, 1)}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return nil, closing(a.cert.Lease)
+	}
+	if a.waits {
+		if n := t.queued(a.cert.Lease); n >= t.config.MaxQueue || t.waiting >= t.config.MaxWaiting {
+			t.mu.Unlock()
+			return nil, full(a.cert.Lease, n)
+		}
+		if b := t.open(a.cert.Lease); b != nil {
+			b.join(w)
+			t.mu.Unlock()
+			return w.await(ctx, a)
+		}
+	}
+	b := t.begin(a.cert.Lease, 0)
+	b.inline = true
+	b.join(w)
+	e := b.entry()
+	t.mu.Unlock()
+	if !a.waits {
+		e.Waiters, e.Note = 0, ""
+	}
+	sent := time.Now()
+	st, err := t.locker.Enter(ctx, a.cert.Lease, e)
+	t.suspect(a.newest, st)
+	return t.taken(ctx, a, b, w, e, sent, st, err)
+}
+
+// ask learns how the hold of a lease stands behind which nobody waits here yet. What came between may not have been told, and
+// whoever joins it comes before everybody that stands behind it elsewhere.
+func (t *turns) ask(ctx context.Context, name string) {
+	t.mu.Lock()
+	b := t.open(name)
+	if b == nil || b.phase != holding || len(b.waiters) > 0 {
+		t.mu.Unlock()
+		return
+	}
+	e := b.entry()
+	t.mu.Unlock()
+	sent := time.Now()
+	st, err := t.locker.Stay(ctx, name, e)
+	if err != nil {
+		return // the next call will say so
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b.phase == holding && len(b.waiters) == 0 {
+		b.stands(e, sent, st)
+	}
+}
+
+// taken is what an inline entry has led to.
+func (t *turns) taken(ctx context.Context, a *acquire, b *batch, w *waiter, e Entry, sent time.Time, st Standing, err error) (*turn, error) {
+	t.mu.Lock()
+	b.inline = false
+	switch {
+	case err != nil && ctx.Err() != nil && len(b.waiters) > 1:
+		// Others have joined, and go on with the same value.
+		b.leave(w)
+		b.tend()
+		t.mu.Unlock()
+		return nil, a.cancelled(ctx.Err())
+	case err != nil:
+		err = fmt.Errorf("take lease %s: %w", b.name, coded(err))
+		b.leave(w)
+		b.fail(err)
+		t.mu.Unlock()
+		// It may have arrived.
+		if fence.CodeOf(err) != fence.CodeRateLimited {
+			t.mu.Lock()
+			t.spawn(func() { _ = t.drop(b.name, b.value) })
+			t.mu.Unlock()
+		}
+		return nil, err
+	case !a.waits && (st.Value != b.value || st.Reserved):
+		b.leave(w)
+		// Others may have joined meanwhile: they wait.
+		if len(b.waiters) > 0 {
+			b.tend()
+		} else {
+			b.end()
+		}
+		t.mu.Unlock()
+		return nil, a.heldBy(st, 0, 0)
+	}
+	b.entered(e, sent, st, firstOf(a.newest))
+	b.noted = time.Time{}
+	if b.phase == holding {
+		t.supersede(b)
+		b.notedWaiters = 0
+	}
+	if len(b.waiters) > 0 {
+		b.tend()
+	}
+	t.mu.Unlock()
+	return w.await(ctx, a)
+}
+
+// supersede ends what is remembered of holds that the new one shows to be over. t.mu is held.
+func (t *turns) supersede(b *batch) {
+	for _, o := range slices.Clone(t.lines[b.name].batches) {
+		if o == b {
+			return
+		}
+		if o.phase == holding {
+			o.forfeit()
+		}
+	}
+}
+
+// await waits for the outcome.
+func (w *waiter) await(ctx context.Context, a *acquire) (*turn, error) {
+	t := a.m.turns
+	over := time.NewTimer(time.Until(a.over))
+	defer over.Stop()
+	if !a.waits {
+		o := <-w.told // it was told already
+		return o.turn, o.err
+	}
+	var late <-chan time.Time = over.C
+	for {
+		select {
+		case o := <-w.told:
+			return o.turn, o.err
+		case <-late:
+			if at, waiting, left := t.withdraw(w); left {
+				return nil, a.tooLate(ctx, w, at, waiting)
+			}
+			late = nil // it is told
+		case <-ctx.Done():
+			if _, _, left := t.withdraw(w); left {
+				return nil, a.cancelled(ctx.Err())
+			}
+			o := <-w.told
+			switch {
+			case o.turn != nil && a.generated:
+				return nil, a.undo(ctx, o.turn, a.cancelled(ctx.Err()))
+			case o.turn != nil:
+				o.turn.pass()
+				fallthrough
+			case o.err == nil:
+				return nil, a.cancelled(ctx.Err())
+			}
+			return nil, o.err
+		}
+	}
+}
+
+// withdraw takes a waiter out of its batch, and tells where it stood in it, and among how many here, counted from 0.
+func (t *turns) withdraw(w *waiter) (at, waiting int, left bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at = slices.Index(w.batch.waiters, w)
+	waiting = t.queued(w.batch.name)
+	return at, waiting, w.batch.leave(w)
+}
+
+// tooLate is the answer to who has waited as long as he would.
+func (a *acquire) tooLate(ctx context.Context, w *waiter, at, here int) error {
+	st, err := a.m.locker.Look(ctx, a.cert.Lease, MaxQueue)
+	if err != nil {
+		return a.heldBy(Standing{}, at+1, max(here, at+1))
+	}
+	if newest, err := a.m.ledger.Newest(ctx, a.cert.Lease); err == nil {
+		a.newest = newest
+		a.m.turns.suspect(newest, st)
+	}
+	ahead, waiting, passed := 0, st.Behind, st.Value == w.batch.value
+	if !passed {
+		ahead = st.Behind
+	}
+	for _, q := range st.Queue {
+		if passed = passed || q.Value == w.batch.value; !passed {
+			ahead += q.Waiters
+		}
+		waiting += q.Waiters
+	}
+	return a.heldBy(st, ahead+at+1, max(waiting, ahead+at+1))
+}
+
+// heldBy refuses an acquire because somebody else holds the lease.
+func (a *acquire) heldBy(st Standing, position, waiting int) error {
+	e := &fence.Error{
+		Code: fence.CodeLeaseHeld, Lease: a.cert.Lease, Holder: st.Holder, Remaining: st.Remaining, Queue: position, Waiting: waiting,
+	}
+	if g := a.newest; g != nil {
+		e.First = g.First()
+		if g.Hold == st.Value && g.Ended == "" {
+			e.Holder = g.Holder
+		}
+	}
+	switch {
+	case (st.Value == fence.Digest{}):
+		e.Message = fmt.Sprintf("lease %s was not free in time", a.cert.Lease)
+	default:
+		e.Message = fmt.Sprintf("lease %s is held by %s for another %v", a.cert.Lease, e.Holder, st.Remaining.Round(time.Millisecond))
+	}
+	return e
+}
+
+func full(name string, n int) error {
+	e := fence.Errorf(fence.CodeRateLimited, "as many as may wait for lease %s here do so already (%d)", name, n)
+	e.Lease, e.Waiting = name, n
+	return e
+}
+
+// granted makes the turn a tenancy that began at since. Releases that waited for it are done, and other copies of the
+// same acquire learn of the grant.
+func (t *turn) granted(g *fence.Grant, since time.Time) {
+	b := t.batch
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
+	t.leaving.settle(true)
+	if b.phase == over || b.turn != t {
+		return
+	}
+	b.turn = nil
+	b.tenant = &tenant{
+		id: fence.IDDigest(g.ID), principal: g.Principal, acquire: g.Acquire, holder: g.Holder, first: g.First(), deadline: since.Add(g.TTL),
+	}
+	for _, o := range b.t.lines[b.name].batches {
+		for i := 0; i < len(o.waiters); {
+			w := o.waiters[i]
+			if w.acquire != g.Acquire {
+				i++
+				continue
+			}
+			o.leave(w)
+			w.told <- outcome{}
+		}
+	}
+	if len(b.waiters) > 0 || b.pushed {
+		b.tend()
+	} else if !b.tended {
+		b.startClock()
+	}
+}
+
+// pass gives the turn on: to the next, or back to the locker.
+func (t *turn) pass() {
+	b := t.batch
+	b.t.mu.Lock()
+	t.leaving.settle(false)
+	if b.phase == over || b.turn != t {
+		b.t.mu.Unlock()
+		return
+	}
+	b.turn, b.unproved = nil, true
+	b.leaveOrTend()
+}
+
+// leaveOrTend hands a lease that nobody has on to the next, or gives it back. t.mu is held; it is not afterwards.
+func (b *batch) leaveOrTend() error {
+	if len(b.waiters) > 0 {
+		b.tend()
+		b.t.mu.Unlock()
+		return nil
+	}
+	b.end()
+	b.t.mu.Unlock()
+	return b.t.drop(b.name, b.value)
+}
+
+// lasts says until when the lease runs at least.
+func (t *turn) lasts(until time.Time) {
+	t.t.mu.Lock()
+	defer t.t.mu.Unlock()
+	t.until = until
+}
+
+// lost ends a batch whose lease was lost while it was certified. w, if there is one, waits on, before all others in it.
+func (t *turn) lost(w *waiter) *waiter {
+	b := t.batch
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
+	t.leaving.settle(false)
+	t.leaving = nil
+	n := b
+	for n.phase == over && n.next != nil {
+		n = n.next
+	}
+	switch {
+	case w == nil && n.phase != over:
+		n.forfeit()
+	case w == nil:
+	case n.phase == over || n.phase == holding && n != b:
+		n = b.t.begin(b.name, max(1, b.place))
+		n.join(w)
+	default:
+		w.batch = n
+		n.waiters = slices.Insert(n.waiters, 0, w)
+		b.t.waiting++
+		if n == b {
+			n.turn = nil
+			n.lose()
+		} else {
+			n.tend()
+		}
+	}
+	return w
+}
