@@ -80,7 +80,7 @@ deps: export SCRIPT = $(value require)$(value require_servers)
 deps: ## Check for Go, PostgreSQL and Redis; install the missing servers with apt-get or brew
 	@bash -euo pipefail -c "$$SCRIPT"
 
-# The race detector and the model need a C compiler, the test of the README's commands curl.
+# The race detector and the model need a C compiler, the test of the README's commands curl, that of the examples Python's requests.
 testdeps: export SCRIPT = $(value require)$(value require_testdeps)
 testdeps:
 	@bash -euo pipefail -c "$$SCRIPT"
@@ -162,6 +162,13 @@ if ! command -v curl >/dev/null && command -v apt-get >/dev/null; then
 	apt_install curl ca-certificates
 fi
 command -v curl >/dev/null || fail "curl is missing: apt-get install curl, or brew install curl"
+has_requests() { python3 -c 'import requests' 2>/dev/null; }
+if ! has_requests && command -v apt-get >/dev/null; then
+	echo "installing python3-requests, which the Python examples use, with apt-get"
+	as_root apt-get update -q
+	apt_install python3-requests
+fi
+has_requests || fail "Python's requests is missing: apt-get install python3-requests, or pip3 install requests"
 has_compiler || fail "a C compiler is missing, which the race detector needs: apt-get install gcc libc6-dev, or xcode-select --install"
 
 install_missing() {  # program, Debian package, Homebrew package, what for

@@ -219,3 +219,69 @@ func leaderExample(t *testing.T, p *program, first, second []string) {
 	}
 	c.get("leases/report:leader").want(t, "not-found")
 }
+
+// The Go code that README.md and docs/migrating.md show compiles.
+func TestShownGoCompiles(t *testing.T) {
+	t.Parallel()
+	var source strings.Builder
+	source.WriteString(`package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/gateway/client"
+	"github.com/fencegate/fencegate/lease"
+)
+
+var _ = fence.CodeOf
+
+func main() {}
+`)
+	shown := 0
+	for file, headings := range map[string][]string{
+		"../README.md":         {"## In your program"},
+		"../docs/migrating.md": {"## bsm/redislock", "## go-redsync/redsync", "## ubgo/lock, package redislock"},
+	} {
+		for _, heading := range headings {
+			for _, b := range codeBlocks(t, file, heading) {
+				if b.language != "go" || strings.HasPrefix(b.text, "// before") {
+					continue
+				}
+				shown++
+				fmt.Fprintf(&source, `
+func shown%d(ctx context.Context, gateway *client.Client, balance int, errBusy error, importAll func(context.Context, *lease.Tokens) error) error {
+	var _ time.Duration
+	%s
+	return err
+}
+`, shown, b.text)
+			}
+		}
+	}
+	if shown != 4 {
+		t.Errorf("%d blocks were found", shown)
+	}
+	// In a package that is there for the compiler only: it needs the module around it.
+	dir := t.TempDir()
+	file, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "overlay.json")
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	replaced, err := json.Marshal(map[string]any{"Replace": map[string]string{filepath.Join(root, "docs/examples/go/shown/main.go"): file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{file: source.String(), overlay: string(replaced)} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-overlay="+overlay, "-o", filepath.Join(dir, "shown"), "./docs/examples/go/shown")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Errorf("go build: %v\n%s\n%s", err, out, source.String())
+	}
+}

@@ -17,12 +17,14 @@ type limiter struct {
 	wait  time.Duration // guarded by mu, like the rest
 	err   error
 	asked []string
+	bound bool // a call ended with its client
 }
 
 func (l *limiter) Take(ctx context.Context, class, principal string) (time.Duration, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked = append(l.asked, class+" "+principal)
+	l.bound = l.bound || ctx.Done() != nil
 	return l.wait, l.err
 }
 
@@ -52,6 +54,10 @@ func TestClassesOfRequests(t *testing.T) {
 		if !slices.Equal(l.asked, want) {
 			t.Errorf("%s %s: %q", tc.method, tc.path, l.asked)
 		}
+	}
+	// A write of a client that has left is carried out; that its client has left is no sign of a Redis that does not answer.
+	if l.bound {
+		t.Error("requests are counted only while their clients wait")
 	}
 }
 

@@ -120,6 +120,20 @@ func TestRefusalsThatTheLedgerDoesNotTake(t *testing.T) {
 	}
 }
 
+// Which of the two it sees first, that it is over or that there is something, is chance.
+func TestRefusalsAreRecordedAtTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 50 {
+		q := newRefusals(&batches{}, slog.New(slog.DiscardHandler))
+		q.note("ann", refusal(fence.CodeStaleToken))
+		q.run(ctx)
+		if q.noted.Load() != 1 {
+			t.Fatal("the refusal is lost")
+		}
+	}
+}
+
 func TestRefusalsWithoutEvents(t *testing.T) {
 	q := newRefusals(nil, slog.New(slog.DiscardHandler))
 	q.note("ann", refusal(fence.CodeStaleToken))

@@ -40,6 +40,13 @@ func TestKeepClose(t *testing.T) {
 			t.Errorf("renewed at %v", f.renewals())
 		}
 	})
+	keepTest(t, "NoRenewalBeginsBehindIt", func(t *testing.T, f *keepFake) {
+		k := f.kept()
+		k.Close()
+		if k.beginRenewal() != nil {
+			t.Error("a renewal has begun")
+		}
+	})
 	keepTest(t, "EndsTheContextFirst", func(t *testing.T, f *keepFake) {
 		k := f.kept()
 		f.release = func(context.Context, int) error {

@@ -66,11 +66,15 @@ func TestTokens(t *testing.T) {
 		}
 	})
 	keepTest(t, "NobodyWaitsWhileSomeAreLeft", func(t *testing.T, f *keepFake) {
-		f.more = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		asked := 0
+		f.more = func(ctx context.Context) error { asked++; <-ctx.Done(); return ctx.Err() }
 		k := f.kept()
 		defer k.Close()
 		if draw(t, k.Tokens(), 999, 1000); f.at() != 0 {
 			t.Errorf("it took %v", f.at())
+		}
+		if synctest.Wait(); asked != 1 {
+			t.Errorf("%d requests for more at once", asked)
 		}
 		if _, err := k.Tokens().Next(t.Context()); !errors.Is(err, context.DeadlineExceeded) || f.at() != moreFor {
 			t.Errorf("with none left: %v after %v", err, f.at())

@@ -28,7 +28,7 @@ CREATE TABLE fence.events (
 );
 
 -- What the events are a part of. Each cluster counts its transactions anew, so a restore to another one begins another epoch,
--- in which positions of the one before mean nothing. pruned is the last event that was deleted.
+-- in which positions of the one before mean nothing. pruned is the last of the events that were deleted.
 CREATE TABLE fence.event_log (
     only_row   boolean PRIMARY KEY DEFAULT true CHECK (only_row),
     epoch      text   NOT NULL DEFAULT left(md5(gen_random_uuid()::text), 8),
@@ -290,24 +290,21 @@ AS $$ INSERT INTO fence.events (kind, lease, principal, holder, first, resource,
 CREATE FUNCTION fence.prune_events(p_age interval, p_limit integer) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_xid bigint;
-    v_id  bigint;
-    v_n   bigint;
+    v_last record;
 BEGIN
     PERFORM FROM fence.event_log FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    SELECT h.xid, h.id INTO v_xid, v_id
-      FROM (SELECT e.xid, e.id, bool_and(e.at < clock_timestamp() - p_age OR e.at > clock_timestamp() + interval '1 hour') OVER (ORDER BY e.xid, e.id) AS old
-              FROM (SELECT * FROM fence.events ORDER BY xid, id LIMIT p_limit) e) h
-     WHERE h.old ORDER BY h.xid DESC, h.id DESC LIMIT 1;
-    DELETE FROM fence.events e WHERE (e.xid, e.id) <= (v_xid, v_id);
-    GET DIAGNOSTICS v_n = ROW_COUNT;
-    IF v_n > 0 THEN
-        UPDATE fence.event_log SET pruned_xid = v_xid, pruned_id = v_id;
-    END IF;
-    RETURN v_n;
+    WITH head AS (
+        SELECT e.xid, e.id, bool_and(e.at < clock_timestamp() - p_age OR e.at > clock_timestamp() + interval '1 hour') OVER (ORDER BY e.xid, e.id) AS old
+          FROM (SELECT * FROM fence.events ORDER BY xid, id LIMIT p_limit) e
+    ), deleted AS (
+        DELETE FROM fence.events e USING head h WHERE h.old AND e.xid = h.xid AND e.id = h.id RETURNING e.xid, e.id
+    )
+    SELECT d.xid, d.id, count(*) OVER () AS n INTO v_last FROM deleted d ORDER BY d.xid DESC, d.id DESC LIMIT 1;
+    UPDATE fence.event_log l SET pruned_xid = v_last.xid, pruned_id = v_last.id WHERE (l.pruned_xid, l.pruned_id) < (v_last.xid, v_last.id);
+    RETURN coalesce(v_last.n, 0);
 END $$;
 -- +goose StatementEnd
 

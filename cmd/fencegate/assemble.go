@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/lease"
-	"github.com/fencegate/fencegate/lease/redislease"
 	"github.com/fencegate/fencegate/stores"
 	"github.com/fencegate/fencegate/stores/dirstore"
 	"github.com/fencegate/fencegate/stores/pgstore"
@@ -37,6 +35,7 @@ type parts struct {
 	blobDir               string // unless s3 has an endpoint
 	s3                    s3Flags
 	backends              backendFlags
+	locker                lockerFlags
 	limits                limitFlags
 	events                eventFlags
 	rates                 rateFlags
@@ -54,8 +53,9 @@ type parts struct {
 type assembly struct {
 	*gateway.Gateway
 	store     *pgstore.Store
-	redis     redis.UniversalClient
+	redis     redis.UniversalClient // nil unless Redis keeps the leases
 	manager   *lease.Manager
+	ledgerID  string
 	prefix    string         // of the keys in Redis
 	s3        *s3store.Store // nil when blobs are in a directory
 	collector *stores.Collector
@@ -83,8 +83,8 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the ledger: %w", err)
 	}
-	a.prefix = cmp.Or(p.backends.RedisPrefix, "fencegate:"+id)
-	if err := a.openLeases(p, tell, a.prefix); err != nil {
+	a.ledgerID, a.prefix = id, cmp.Or(p.backends.RedisPrefix, "fencegate:"+id)
+	if err := a.openLeases(p, tell); err != nil {
 		return nil, err
 	}
 	blobs, err := a.blobs(p, tell)
@@ -117,33 +117,6 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	}
 	tell.watch(a)
 	return a, nil
-}
-
-func (a *assembly) openLeases(p parts, tell *telemetry, prefix string) (err error) {
-	cfg := redislease.Config{Prefix: prefix, CallTimeout: p.backends.RedisTimeout}
-	if a.redis, err = redislease.Open(p.redisURL, cfg); err != nil {
-		return err
-	}
-	a.closers = append(a.closers, a.redis.Close)
-	if err := tell.traces.redis(a.redis); err != nil {
-		return err
-	}
-	locker, err := redislease.New(a.redis, cfg)
-	if err != nil {
-		return err
-	}
-	if a.manager, err = lease.NewManager(locker, a.store, lease.Config{}); err != nil {
-		return err
-	}
-	a.closers = append(a.closers, a.manager.Close)
-	return nil
-}
-
-// pingRedis tells why Redis cannot be used at present.
-func (a *assembly) pingRedis(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	return a.redis.Ping(ctx).Err()
 }
 
 func (a *assembly) blobs(p parts, tell *telemetry) (stores.Blobs, error) {

@@ -22,7 +22,7 @@ type serveCmd struct {
 	Listen string `default:"127.0.0.1:8080" help:"Address to listen on; port 0 takes a free one. Beyond loopback only with --auth-file."`
 	databaseFlag
 	Migrate      bool          `help:"Bring the ledger up to date before serving. Several gateways may do so at once."`
-	RedisURL     string        `required:"" secret:"" placeholder:"URL" help:"Redis that keeps the leases: redis:// or rediss://, unix://, redis+sentinel://HOST:PORT?master_name=NAME, redis+cluster://HOST:PORT."`
+	RedisURL     string        `secret:"" placeholder:"URL" help:"Redis that keeps the leases and counts requests: redis:// or rediss://, unix://, redis+sentinel://HOST:PORT?master_name=NAME, redis+cluster://HOST:PORT."`
 	BlobDir      string        `placeholder:"DIR" help:"Keep blobs in this directory. Gateways that share a ledger must share it."`
 	StartTimeout time.Duration `default:"30s" help:"How long to wait for PostgreSQL at the start."`
 	s3Flags
@@ -30,6 +30,7 @@ type serveCmd struct {
 	adminFlags
 	drainFlags
 	backendFlags
+	lockerFlags
 	limitFlags
 	eventFlags
 	rateFlags
@@ -47,7 +48,7 @@ Blobs of objects are kept in S3 (--s3-endpoint, which is aws for AWS itself) or 
 
 func (c *serveCmd) validate() error {
 	return errors.Join(c.s3Flags.check(c.BlobDir), atLeast("--start-timeout", c.StartTimeout, time.Millisecond),
-		c.backendFlags.validate(), c.limitFlags.validate(), c.eventFlags.validate(), c.collectFlags.validate(), c.drainFlags.validate())
+		c.backendFlags.validate(), c.lockerFlags.validate(c.RedisURL), c.limitFlags.validate(), c.eventFlags.validate(), c.collectFlags.validate(), c.drainFlags.validate())
 }
 
 // Run serves until it is told to stop.
@@ -79,8 +80,10 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	}
 	defer l.Close()
 	// A URL that is refused is not shown: its secret may stand where none is looked for.
-	if _, err := redislease.Open(c.RedisURL, redislease.Config{}); err != nil {
-		return fmt.Errorf("--redis-url: %w", err)
+	if c.RedisURL != "" {
+		if _, err := redislease.Open(c.RedisURL, redislease.Config{}); err != nil {
+			return fmt.Errorf("--redis-url: %w", err)
+		}
 	}
 	log.LogAttrs(rc, slog.LevelInfo, "configuration", effective(k)...)
 	if err := c.prepareLedger(rc, log); err != nil {
@@ -88,7 +91,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	}
 	p := parts{
 		databaseURL: c.DatabaseURL, redisURL: c.RedisURL, blobDir: c.BlobDir,
-		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, events: c.eventFlags, rates: c.rateFlags, collect: c.collectFlags, log: log,
+		s3: c.s3Flags, backends: c.backendFlags, locker: c.lockerFlags, limits: c.limitFlags, events: c.eventFlags, rates: c.rateFlags, collect: c.collectFlags, log: log,
 	}
 	guard.protect(&p)
 	p.telemetry = tell
@@ -101,9 +104,9 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 			log.Warn("close", "error", err)
 		}
 	}()
-	log.Info("leases", "redis-prefix", a.prefix)
-	if err := a.pingRedis(rc); err != nil {
-		log.Warn("Redis does not answer: leases cannot be had until it does; writes go on", "error", err)
+	log.Info("leases", "locker", c.Locker, "redis-prefix", a.prefix)
+	if err := a.pingLocker(rc); err != nil {
+		log.Warn(lockerName(c.Locker)+" does not answer: leases cannot be had until it does; writes go on", "error", err)
 	}
 	guard.changed(a.AccessChanged)
 	admin, err := c.adminFlags.serve(rc, a, tell, log)

@@ -66,7 +66,7 @@ func (t *telemetry) watch(a *assembly) {
 		return
 	}
 	s := metrics.Sources{
-		Database: a.store.Stats, Redis: a.redis.PoolStats, Leases: a.manager.Stats, Gateway: a.Stats, Transfers: a.Transfers,
+		Database: a.store.Stats, Redis: a.redisStats, Leases: a.manager.Stats, Gateway: a.Stats, Transfers: a.Transfers,
 	}
 	if a.s3 != nil {
 		s.Uploads = a.s3.Memory

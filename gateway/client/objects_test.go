@@ -197,6 +197,23 @@ func TestObjectKeys(t *testing.T) {
 			t.Errorf("%q: %q, %v", key, text, err)
 		}
 	}
+	// Nothing is left that a proxy would clean away.
+	r.put(func(w http.ResponseWriter, req *http.Request, _ int, next http.Handler) {
+		for segment := range strings.SplitSeq(strings.TrimPrefix(req.URL.EscapedPath(), "/"), "/") {
+			if segment == "" || segment == "." || segment == ".." {
+				t.Errorf("the path is %s", req.URL.EscapedPath())
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+	for _, key := range []string{"a//b", "../x", "a/./b", "a/..", "/a", "a/", "."} {
+		if _, err := r.ObjectMark(t.Context(), object(key)); err != nil {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+	if _, err := r.RowMark(t.Context(), client.RowName("t", "..")); err != nil {
+		t.Error(err)
+	}
 	for _, bad := range []fence.ObjectName{{}, {Bucket: "b"}, {Key: "k"}, object(strings.Repeat("x", 2000))} {
 		_, err := r.HeadObject(t.Context(), bad)
 		wantCode(t, err, fence.CodeInvalidRequest)

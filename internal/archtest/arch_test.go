@@ -84,6 +84,8 @@ func TestRulesFindViolations(t *testing.T) {
 		{"ImportsGoOneWay", "GatewayImportsStores", "gateway/a.go", `import "` + ours + `stores"`, "gateway must not import stores"},
 		{"ImportsGoOneWay", "GatewayImportsPgx", "gateway/a.go", `import "github.com/jackc/pgx/v5"`, "gateway must not import github.com/jackc/pgx/v5"},
 		{"ImportsGoOneWay", "GatewayImportsSQL", "gateway/a.go", `import "database/sql"`, "gateway must not import database/sql"},
+		{"ImportsGoOneWay", "ClientImportsTheGateway", "gateway/client/a.go", `import "` + ours + `gateway"`, "gateway/client must not import gateway"},
+		{"ImportsGoOneWay", "ClientImportsTheirs", "gateway/client/a.go", `import "golang.org/x/sync/errgroup"`, "must not import golang.org/x/sync"},
 		{"ImportsGoOneWay", "ClientImportsRedis", "gateway/client/a.go", `import "github.com/redis/go-redis/v9"`, "must not import github.com/redis"},
 		{"ImportsGoOneWay", "LimiterImportsRedis", "internal/ratelimit/a.go", `import "github.com/redis/go-redis/v9"`, ""},
 		{"ImportsGoOneWay", "LimiterImportsGateway", "internal/ratelimit/a.go", `import "` + ours + `gateway"`, "must not import gateway"},

@@ -24,6 +24,7 @@ type backstops struct {
 type backstop struct {
 	id      clientv3.LeaseID
 	granted time.Time // before it was asked for
+	wall    time.Time // the same by the wall clock alone, which counts the time, too, in which the machine slept
 }
 
 func newBackstops() *backstops { return &backstops{gate: newGate(), until: make(map[int64]backstop)} }
@@ -38,11 +39,10 @@ func class(ttl time.Duration) int64 {
 // spare is for how long an etcd lease of a class is given to records. It lasts that much longer than they do.
 func spare(class int64) int64 { return max(1, class/8) }
 
-// usable tells whether the lease outlasts a record of its class that is written now. The wall clock counts the time, too, in
-// which a machine slept.
+// usable tells whether the lease outlasts a record of its class that is written now.
 func (b backstop) usable(class int64) bool {
-	age, asleep := time.Since(b.granted), time.Now().Round(0).Sub(b.granted.Round(0))
-	return b.id != clientv3.NoLease && max(age, asleep) < time.Duration(spare(class))*time.Second
+	age := max(time.Since(b.granted), time.Since(b.wall))
+	return b.id != clientv3.NoLease && age < time.Duration(spare(class))*time.Second
 }
 
 // lease returns an etcd lease that lasts for a TTL from now at least.
@@ -65,7 +65,7 @@ func (b *backstops) lease(ctx context.Context, c *clientv3.Client, ttl time.Dura
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.until[class] = backstop{granted.ID, now}
+	b.until[class] = backstop{granted.ID, now, now.Round(0)}
 	return granted.ID, nil
 }
 

@@ -13,8 +13,9 @@ import (
 const slack = 500 * time.Millisecond
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	// Ten thousand entries of one gateway that leaves make the server hold its breath.
-	config := etcdlease.Config{Prefix: prefix(t), CallTimeout: 5 * time.Second}
+	config := patient(prefix(t))
 	server := newServer(t)
 	leasetest.Run(t, leasetest.Backend{
 		Open:      func(t *testing.T) lease.Locker { return open(t, server.URL(), config) },

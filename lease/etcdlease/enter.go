@@ -89,14 +89,14 @@ func (a *attempt) take(ctx context.Context, s *state, e lease.Entry) error {
 }
 
 // hold puts a record in place of the one that was read, and lets it count its time from now.
-func (a *attempt) hold(ctx context.Context, s *state, h held, if_ ...clientv3.Cmp) error {
+func (a *attempt) hold(ctx context.Context, s *state, h held, compares ...clientv3.Cmp) error {
 	h.stamp = rand.Int64()
 	hang, err := a.backstop(ctx, h.ttl)
 	if err != nil {
 		return err
 	}
 	put := clientv3.OpPut(a.keys.held(), h.String(), clientv3.WithLease(hang))
-	if _, err := a.commit(ctx, append(if_, a.heldIs(s)), put); err != nil {
+	if _, err := a.commit(ctx, append(compares, a.heldIs(s)), put); err != nil {
 		return err
 	}
 	a.seen.add(a.name, h.stamp, h.ttl)

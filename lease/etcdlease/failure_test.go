@@ -17,13 +17,20 @@ import (
 func TestHungServerIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	const timeout = 300 * time.Millisecond
+	const timeout = time.Second
 	g := listen(t, open(t, server.URL(), etcdlease.Config{CallTimeout: timeout}))
 	enter(t, g, "hung", entry("a", 0, time.Hour))
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)
 	}
 	defer server.Resume()
+	// A signal takes a moment to arrive.
+	eventually(t, "it hangs", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), timeout/10)
+		defer cancel()
+		_, err := g.Look(ctx, "hung", 0)
+		return err != nil
+	})
 	unavailable(t, g, "hung", timeout+time.Second)
 	ctx, cancel := context.WithTimeout(t.Context(), timeout/3)
 	defer cancel()
@@ -46,8 +53,7 @@ func TestHungServerIsUnavailableInTime(t *testing.T) {
 func TestRestartUnderThoseThatWait(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	config := etcdlease.Config{CallTimeout: 500 * time.Millisecond}
-	a, b := listen(t, open(t, server.URL(), config)), listen(t, open(t, server.URL(), config))
+	a, b := listen(t, open(t, server.URL(), patient(""))), listen(t, open(t, server.URL(), patient("")))
 	enter(t, a, "lasts", entry("a", 0, time.Hour))
 	enter(t, a, "ends", entry("a", 0, 300*time.Millisecond))
 	for _, name := range []string{"lasts", "ends"} {
@@ -55,11 +61,12 @@ func TestRestartUnderThoseThatWait(t *testing.T) {
 			t.Fatalf("it stands %+v, want a place", got)
 		}
 	}
+	hasty := open(t, server.URL(), etcdlease.Config{CallTimeout: 300 * time.Millisecond})
 	before := b.resyncs()
 	server.Kill()
-	unavailable(t, a, "lasts", 2*time.Second)
+	unavailable(t, hasty, "lasts", 2*time.Second)
 	// Who begins to listen now is told when there is something to listen to.
-	late := begin(t, open(t, server.URL(), config))
+	late := begin(t, open(t, server.URL(), patient("")))
 	server.start(t)
 	eventually(t, "those that wait look again", func() bool { return b.resyncs() > before && late.resyncs() > 0 })
 
@@ -70,19 +77,19 @@ func TestRestartUnderThoseThatWait(t *testing.T) {
 	if got, err := a.Drop(t.Context(), "lasts", value("a")); err != nil || got != (lease.Dropped{Had: true, Next: true}) {
 		t.Fatalf("dropped %+v, %v", got, err)
 	}
-	b.told(lease.Pushed, "lasts", "b")
+	b.told(t, lease.Pushed, "lasts", "b")
 	eventually(t, "what ended meanwhile is handed on", func() bool {
 		got, err := b.Stay(t.Context(), "ends", entry("b", 1, time.Hour))
 		return err == nil && got.Value == value("b") && got.Reserved
 	})
-	b.told(lease.Pushed, "ends", "b")
+	b.told(t, lease.Pushed, "ends", "b")
 }
 
 // A store that begins anew has lower revisions than those that were watched last.
 func TestServerThatLostItsData(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	a, b := listen(t, open(t, server.URL(), etcdlease.Config{})), listen(t, open(t, server.URL(), etcdlease.Config{}))
+	a, b := listen(t, open(t, server.URL(), patient(""))), listen(t, open(t, server.URL(), patient("")))
 	for range 30 {
 		enter(t, a, "lost", entry("a", 0, time.Hour))
 		a.Drop(t.Context(), "lost", value("a"))
@@ -118,7 +125,7 @@ func TestSignalsSurviveACut(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
 	way := newLink(t, server.Address(), nil)
-	a, b := listen(t, open(t, server.URL(), etcdlease.Config{})), listen(t, open(t, "etcd://"+way.address(), etcdlease.Config{}))
+	a, b := listen(t, open(t, server.URL(), patient(""))), listen(t, open(t, "etcd://"+way.address(), patient("")))
 	push := func(name string) {
 		t.Helper()
 		enter(t, a, name, entry("a", 0, time.Hour))
@@ -131,7 +138,7 @@ func TestSignalsSurviveACut(t *testing.T) {
 	push("cut")
 	before := b.resyncs()
 	way.mend()
-	b.told(lease.Pushed, "cut", "b")
+	b.told(t, lease.Pushed, "cut", "b")
 	eventually(t, "it was told of the cut", func() bool { return b.resyncs() > before })
 
 	// What it would have heard is not there any more: it looks again, and hears what comes then.

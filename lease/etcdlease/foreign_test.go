@@ -14,7 +14,7 @@ import (
 func TestForeignRecords(t *testing.T) {
 	t.Parallel()
 	url := testenv.Etcd(t)
-	config := etcdlease.Config{Prefix: prefix(t)}
+	config := patient(prefix(t))
 	client := connect(t, url)
 	ours := etcdlease.Record(value("b"))
 	for name, text := range map[string]string{
@@ -60,7 +60,7 @@ func TestForeignRecords(t *testing.T) {
 func TestForeignEntries(t *testing.T) {
 	t.Parallel()
 	url := testenv.Etcd(t)
-	config := etcdlease.Config{Prefix: prefix(t)}
+	config := patient(prefix(t))
 	client := connect(t, url)
 	a, b := listen(t, open(t, url, config)), listen(t, open(t, url, config))
 	put := func(key, text string) {
@@ -87,7 +87,7 @@ func TestForeignEntries(t *testing.T) {
 		got, err := b.Stay(t.Context(), name, entry("b", 1, time.Hour))
 		return err == nil && got.Value == value("b")
 	})
-	b.told(lease.Pushed, name, "b")
+	b.told(t, lease.Pushed, name, "b")
 	// A signal that says nothing is passed over.
 	put(etcdlease.SignalKey(config, b.Locker, "nonsense"), "x")
 	put(etcdlease.SignalKey(config, b.Locker, "pushed/%%%"), value("b").String())
@@ -98,7 +98,7 @@ func TestPrefixesDoNotMeet(t *testing.T) {
 	t.Parallel()
 	url, common := testenv.Etcd(t), prefix(t)
 	for _, p := range []string{common, common + "1", common + "/leases", common + "/leases/YQ"} {
-		l := listen(t, open(t, url, etcdlease.Config{Prefix: p}))
+		l := listen(t, open(t, url, patient(p)))
 		holds(t, enter(t, l, "a", entry(p, 0, time.Hour)), p)
 		enter(t, l, "a", entry("waits", 1, time.Hour))
 		if got := look(t, l, "a"); got.Entries != 1 {

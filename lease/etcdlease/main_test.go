@@ -2,6 +2,7 @@ package etcdlease_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -21,7 +22,21 @@ import (
 	"github.com/fencegate/fencegate/lease/etcdlease"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
+// patience bounds what is waited for, and the calls of tests that are about something else than time.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	// Most tests wait: for the seconds that etcd counts, or for a server to start.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	os.Exit(testenv.Main(m))
+}
+
+// patient is a locker's configuration that a busy machine cannot make fail.
+func patient(prefix string) etcdlease.Config {
+	return etcdlease.Config{Prefix: prefix, CallTimeout: patience}
+}
 
 // prefixes makes prefixes unique within the test binary's shared server.
 var prefixes atomic.Int64
@@ -81,7 +96,6 @@ func (s *server) start(t *testing.T) {
 
 // gateway is a locker that listens.
 type gateway struct {
-	t *testing.T
 	*etcdlease.Locker
 	leave func() // ends the listening and waits for it
 
@@ -100,7 +114,7 @@ func listen(t *testing.T, l *etcdlease.Locker) *gateway {
 // begin makes a locker listen once it can.
 func begin(t *testing.T, l *etcdlease.Locker) *gateway {
 	t.Helper()
-	g := &gateway{t: t, Locker: l}
+	g := &gateway{Locker: l}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var listening sync.WaitGroup
 	listening.Go(func() {
@@ -134,9 +148,9 @@ func (g *gateway) count(want lease.Signal) (n int) {
 func (g *gateway) resyncs() int { return g.count(lease.Signal{Kind: lease.Resync}) }
 
 // told waits for a signal.
-func (g *gateway) told(kind lease.SignalKind, name, who string) {
-	g.t.Helper()
-	eventually(g.t, "a signal to "+who, func() bool {
+func (g *gateway) told(t testing.TB, kind lease.SignalKind, name, who string) {
+	t.Helper()
+	eventually(t, "a signal to "+who, func() bool {
 		return g.count(lease.Signal{Kind: kind, Name: name, Value: value(who)}) > 0
 	})
 }
@@ -144,9 +158,9 @@ func (g *gateway) told(kind lease.SignalKind, name, who string) {
 // eventually polls until ok, for at most a generous while.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !ok(); {
+	for deadline := time.Now().Add(patience); !ok(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 10s", what)
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 		<-time.After(5 * time.Millisecond)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/lease"
 	"github.com/fencegate/fencegate/lease/etcdlease"
 )
 
@@ -33,15 +34,15 @@ func TestOpenWithAPassword(t *testing.T) {
 		}
 	}
 	url := func(password string) string { return "etcd://gate:" + password + "@" + server.Address() }
-	wrong := open(t, url("secret"), etcdlease.Config{})
+	wrong := open(t, url("secret"), patient(""))
 	_, err := wrong.Look(t.Context(), "a", 0)
 	if err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("with a wrong password: %v", err)
 	}
 	// It begins while the server is down.
 	server.Kill()
-	late := open(t, url("p%40ss"), etcdlease.Config{})
-	unavailable(t, late, "a", 3*time.Second)
+	late := open(t, url("p%40ss"), patient(""))
+	unavailable(t, open(t, url("p%40ss"), etcdlease.Config{CallTimeout: 300 * time.Millisecond}), "a", 3*time.Second)
 	g := begin(t, late)
 	server.start(t)
 	eventually(t, "it listens", func() bool { return g.resyncs() > 0 })
@@ -53,9 +54,9 @@ func TestOpenWithAPassword(t *testing.T) {
 	if _, err := late.Drop(t.Context(), "a", value("a")); err != nil {
 		t.Error(err)
 	}
-	g.told(2, "a", "b")
+	g.told(t, lease.Pushed, "a", "b")
 	g.leave()
-	unavailable(t, open(t, url("p%40ss"), etcdlease.Config{Prefix: "other"}), "a", 2*time.Second)
+	unavailable(t, open(t, url("p%40ss"), patient("other")), "a", patience)
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -74,7 +75,7 @@ func TestOpenWithTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, scheme := range []string{"etcds", "https"} {
-		l := open(t, scheme+"://"+way.address()+"?ca="+ca, etcdlease.Config{Prefix: prefix(t)})
+		l := open(t, scheme+"://"+way.address()+"?ca="+ca, patient(prefix(t)))
 		holds(t, enter(t, l, "a", entry("a", 0, time.Hour)), "a")
 		listen(t, l)
 	}

@@ -30,7 +30,7 @@ func (m *meanwhile) intercept(ctx context.Context, method string, request, reply
 func TestOthersAreFaster(t *testing.T) {
 	t.Parallel()
 	url := testenv.Etcd(t)
-	config := etcdlease.Config{Prefix: prefix(t), CallTimeout: 5 * time.Second}
+	config := patient(prefix(t))
 	var others meanwhile
 	slow, err := etcdlease.New(connect(t, url, grpc.WithChainUnaryInterceptor(others.intercept)), config)
 	if err != nil {
@@ -82,7 +82,7 @@ func TestOthersAreFaster(t *testing.T) {
 				t.Errorf("dropped %+v, want it handed on", got)
 			}
 		})
-		b.told(lease.Pushed, "drop", "b")
+		b.told(t, lease.Pushed, "drop", "b")
 	})
 	t.Run("DropThatWasDropped", func(t *testing.T) {
 		enter(t, s, "dropped", entry("s", 0, time.Hour))
@@ -108,7 +108,7 @@ func TestOthersAreFaster(t *testing.T) {
 				e.Place = 1
 				enter(t, b, how, e)
 			}, func() { drop(s, how, "s") })
-			b.told(lease.Pushed, how, "b")
+			b.told(t, lease.Pushed, how, "b")
 			if a.count(lease.Signal{Kind: lease.Pushed, Name: how, Value: value("a")}) > 0 {
 				t.Error("a was told that it is its turn")
 			}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"pgregory.net/rapid"
 
 	"github.com/fencegate/fencegate/fence"
@@ -64,8 +63,8 @@ func TestBackstopsLastLongEnough(t *testing.T) {
 		class := class(ttl)
 		granted, spare := time.Duration(class+spare(class))*time.Second, time.Duration(spare(class))*time.Second
 		age := time.Duration(rapid.Int64Range(0, int64(2*spare)).Draw(t, "age"))
-		// The wall clock was set, too.
-		b := backstop{clientv3.LeaseID(1), time.Now().Add(-age)}
+		began := time.Now().Add(-age)
+		b := backstop{1, began, began.Round(0)}
 		if usable := b.usable(class); usable && granted-age < ttl || !usable && age < spare-time.Second/10 {
 			t.Fatalf("for a ttl of %v, one of %v is usable after %v: %v", ttl, granted, age, usable)
 		}
@@ -73,9 +72,11 @@ func TestBackstopsLastLongEnough(t *testing.T) {
 			t.Fatalf("a record that runs for %v is kept for %v", ttl, granted)
 		}
 	})
-	slept := backstop{clientv3.LeaseID(1), time.Now().Round(0).Add(-time.Minute)}
-	if slept.usable(8) {
-		t.Error("one is usable that ended while the machine slept")
+	now := time.Now()
+	for _, b := range []backstop{{1, now, now.Round(0).Add(-time.Minute)}, {1, now.Add(-time.Minute), now.Round(0)}} {
+		if b.usable(8) {
+			t.Errorf("%+v is usable, which ended while the machine slept, or before its clock was set back", b)
+		}
 	}
 	if (backstop{}).usable(8) {
 		t.Error("none is usable")

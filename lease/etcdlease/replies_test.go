@@ -31,7 +31,7 @@ func (l *loser) intercept(ctx context.Context, method string, request, reply any
 func TestLostReplies(t *testing.T) {
 	t.Parallel()
 	url := testenv.Etcd(t)
-	config := etcdlease.Config{Prefix: prefix(t)}
+	config := patient(prefix(t))
 	var lost loser
 	l, err := etcdlease.New(connect(t, url, grpc.WithChainUnaryInterceptor(lost.intercept)), config)
 	if err != nil {
@@ -78,7 +78,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("it stands %+v, then %+v", got, again)
 		}
 	})
-	b.told(lease.Followed, "lost", "b")
+	b.told(t, lease.Followed, "lost", "b")
 	lose("leave", func() { dropped(lease.Dropped{Had: true}) })
 
 	enter(t, a, "lost", entry("a", 1, time.Minute))
@@ -94,7 +94,7 @@ func TestLostReplies(t *testing.T) {
 	})
 	enter(t, b, "lost", entry("b", 1, time.Minute))
 	lose("hand on", func() { dropped(lease.Dropped{Had: true, Next: true}) })
-	b.told(lease.Pushed, "lost", "b")
+	b.told(t, lease.Pushed, "lost", "b")
 	if n := b.count(lease.Signal{Kind: lease.Pushed, Name: "lost", Value: value("b")}); n != 1 {
 		t.Errorf("b was pushed %d times", n)
 	}

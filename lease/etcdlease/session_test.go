@@ -1,7 +1,6 @@
 package etcdlease_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 func TestSessionThatIsLost(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	a, b := listen(t, open(t, server.URL(), etcdlease.Config{})), listen(t, open(t, server.URL(), etcdlease.Config{}))
+	a, b := listen(t, open(t, server.URL(), patient(""))), listen(t, open(t, server.URL(), patient("")))
 	enter(t, a, "session", entry("a", 0, time.Hour))
 	stood := enter(t, b, "session", entry("b", 1, time.Hour))
 	enter(t, a, "session", entry("c", 1, time.Hour))
@@ -43,14 +42,14 @@ func TestSessionThatIsLost(t *testing.T) {
 		t.Errorf("it stands %+v, want its place %d before c", got, stood.Place)
 	}
 	a.Drop(t.Context(), "session", value("a"))
-	b.told(lease.Pushed, "session", "b")
+	b.told(t, lease.Pushed, "session", "b")
 }
 
 // An entry outlives the session under which it was made if it is entered again.
 func TestEntryMovesToTheNextSession(t *testing.T) {
 	t.Parallel()
 	server := newServer(t)
-	l := open(t, server.URL(), etcdlease.Config{})
+	l := open(t, server.URL(), patient(""))
 	enter(t, l, "moves", entry("a", 0, time.Hour))
 	place := enter(t, l, "moves", entry("b", 1, time.Hour)).Place
 	client := connect(t, server.URL())
@@ -76,14 +75,12 @@ func TestEntryMovesToTheNextSession(t *testing.T) {
 // A gateway that claims nothing loses its entries, and is told to look.
 func TestIdleGatewayIsToldToLook(t *testing.T) {
 	t.Parallel()
-	config := etcdlease.Config{Prefix: prefix(t)}
+	config := patient(prefix(t))
 	a, idle := listen(t, open(t, testenv.Etcd(t), config)), listen(t, open(t, testenv.Etcd(t), config))
 	enter(t, a, "idle", entry("a", 0, time.Hour))
 	enter(t, idle, "idle", entry("b", 1, time.Hour))
 	// More than one transaction holds.
-	for i := range 120 {
-		enter(t, idle, "idle", entry("more"+strings.Repeat("+", i), 1, time.Hour))
-	}
+	etcdlease.Fill(t, idle.Locker, "idle", 150)
 	before := idle.resyncs()
 	a.Drop(t.Context(), "idle", value("a"))
 	eventually(t, "its entries are forgotten", func() bool { return look(t, a, "idle").Entries == 0 })
@@ -95,7 +92,7 @@ func TestIdleGatewayIsToldToLook(t *testing.T) {
 
 func TestListensOnce(t *testing.T) {
 	t.Parallel()
-	l := open(t, testenv.Etcd(t), etcdlease.Config{Prefix: prefix(t)})
+	l := open(t, testenv.Etcd(t), patient(prefix(t)))
 	g := listen(t, l)
 	if err := l.Listen(t.Context(), func(lease.Signal) {}); err == nil {
 		t.Error("it listens twice")
@@ -112,7 +109,7 @@ func TestListensOnce(t *testing.T) {
 // Who stops listening is gone at once.
 func TestGatewayThatLeft(t *testing.T) {
 	t.Parallel()
-	config := etcdlease.Config{Prefix: prefix(t)}
+	config := patient(prefix(t))
 	a, b, c := listen(t, open(t, testenv.Etcd(t), config)), listen(t, open(t, testenv.Etcd(t), config)), open(t, testenv.Etcd(t), config)
 	enter(t, a, "left", entry("a", 1, time.Hour))
 	enter(t, b, "left", entry("b", 1, time.Hour))

@@ -177,9 +177,9 @@ func testLeftovers(s *suite) {
 	clean("handed on and dropped")
 
 	e := a.entry("a", 1)
-	e.TTL = 150 * time.Millisecond
+	e.TTL = s.brief
 	a.enterWith(name, e)
-	b.enter(name, "b", 1)
+	s.inTimeFor("a", b.enter(name, "b", 1))
 	s.eventually("everything ends", func() bool { return a.look(name).Value == (fence.Digest{}) })
 	clean("ended")
 }

@@ -87,19 +87,21 @@ type suite struct {
 	// pressed is when a reservation began that the test has to claim in time; zero when there is none.
 	pressed time.Time
 	last    bool
+	// brief is a TTL that ends while the test looks on, longer from attempt to attempt.
+	brief time.Duration
 }
 
-// late is what an attempt panics with that failed because it was too slow for a reservation.
+// late is what an attempt panics with that failed because it was too slow for a reservation, or a brief TTL.
 type late struct{}
 
-// attempt runs a test, again if it failed while a reservation that it needed had passed. The last attempt counts.
+// attempt runs a test, again if it failed for being too slow. The last attempt counts.
 func attempt(t *testing.T, b Backend, run func(*suite)) {
 	for n := range attempts {
-		s := &suite{T: t, Backend: b, run: rand.Text()[:8], last: n == attempts-1}
+		s := &suite{T: t, Backend: b, run: rand.Text()[:8], last: n == attempts-1, brief: 200 * time.Millisecond << n}
 		if s.inTime(run) {
 			return
 		}
-		t.Log("too slow for a reservation; once more")
+		t.Log("too slow; once more")
 	}
 }
 
@@ -126,6 +128,18 @@ func (s *suite) fatalf(format string, args ...any) {
 		panic(late{})
 	}
 	s.Fatalf(format, args...)
+}
+
+// inTimeFor ends the attempt if the lease that who took for a brief TTL had ended before others stood behind it.
+func (s *suite) inTimeFor(who string, got lease.Standing) {
+	s.Helper()
+	if got.Value == value(s, who) {
+		return
+	}
+	if !s.last {
+		panic(late{})
+	}
+	s.fatalf("it stands %s, want it held by %q", show(got), who)
 }
 
 // name makes a lease's name of the test's own.

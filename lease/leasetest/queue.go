@@ -143,7 +143,7 @@ func testUnclaimed(s *suite) {
 
 func testIdleGateway(s *suite) {
 	a, idle, c, name := s.gateway(), s.gateway(), s.gateway(), s.name("idle")
-	const entries = 8
+	const entries = 16
 	a.enter(name, "a", 0)
 	for i := range entries {
 		idle.enter(name, fmt.Sprint("idle", i), 1)
@@ -175,10 +175,10 @@ func testGone(s *suite) {
 func testQueueAfterExpiry(s *suite) {
 	a, b, c, name := s.gateway(), s.gateway(), s.gateway(), s.name("ends")
 	e := a.entry("a", 0)
-	e.TTL = 200 * time.Millisecond
+	e.TTL = s.brief
 	a.enterWith(name, e)
 	b.enter(name, "b", 1)
-	c.enter(name, "c", 1)
+	s.inTimeFor("a", c.enter(name, "c", 1))
 	// It is c that looks, and b that is served.
 	var got lease.Standing
 	s.eventually("it is handed on", func() bool {
@@ -196,9 +196,9 @@ func testQueueAfterExpiry(s *suite) {
 func testBarging(s *suite) {
 	a, b, c, name := s.gateway(), s.gateway(), s.gateway(), s.name("barge")
 	e := a.entry("a", 0)
-	e.TTL = 200 * time.Millisecond
+	e.TTL = s.brief
 	a.enterWith(name, e)
-	b.enter(name, "b", 1)
+	s.inTimeFor("a", b.enter(name, "b", 1))
 	for _, waiters := range []int{0, 1} {
 		who := fmt.Sprint("c", waiters)
 		var got lease.Standing

@@ -87,11 +87,9 @@ func (a *answer) standing(name string) lease.Standing {
 		Followed:  a.number() == 1,
 		Entries:   int(a.number()),
 	}
-	if value == "foreign" {
+	if st.Value = parseDigest(value); value != "" && st.Value.String() != value {
 		st.Value, st.Holder = fence.DigestOf("foreign", name), unknownHolder
-		return st
 	}
-	st.Value = parseDigest(value)
 	return st
 }
 
@@ -104,7 +102,7 @@ func parseDigest(s string) fence.Digest {
 	if s == "" {
 		return fence.Digest{}
 	}
-	if raw, err := hex.DecodeString(s); err == nil && len(raw) == len(fence.Digest{}) {
+	if raw, err := hex.DecodeString(s); err == nil && len(raw) == len(fence.Digest{}) && hex.EncodeToString(raw) == s {
 		return fence.Digest(raw)
 	}
 	return fence.DigestOf("foreign", s)

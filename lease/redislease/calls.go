@@ -122,7 +122,7 @@ func (l *Locker) run(ctx context.Context, s *redis.Script, name, value string, a
 	if l.shards != nil {
 		channels = ""
 	}
-	return s.Run(ctx, l.client, []string{key, key + ":q", key + ":n", key + ":r"}, append([]any{l.gateway, channels, value}, args...)...)
+	return s.Run(ctx, l.client, []string{key, key + ":q", key + ":n"}, append([]any{l.gateway, channels, value}, args...)...)
 }
 
 // key encodes the name, which may be or begin with a brace, inside the hash tag, which then is never empty: a

@@ -1,112 +1,135 @@
--- Stands before each script. KEYS: the lease, its queue, the notes of its queue, for whom it was last reserved;
--- ARGV[1] the caller's gateway, ARGV[2] what gateways' channels begin with ('': shard channels), ARGV[3] the value (none: ''); further ones from ARGV[4]
-local LEASE, QUEUE, NOTES, LAST = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local me, channels, value = ARGV[1], ARGV[2], ARGV[3]
+-- Stands in each script where it says --@common: before that a script does what needs none of it, since Redis makes these
+-- functions anew for every call. KEYS and ARGV are those of head.lua.
 local LONGEST, WINDOW = 86400000, 250 -- in ms: lease.MaxTTL, lease.Window
 local KEPT = 7200000 -- how long in ms a queue outlives the last sign of its entries: longer than anybody waits
-local name = string.match(LEASE, '{(.*)}$')
+
+-- What others keep under these keys is none of ours, and in the way.
+if type(n) ~= 'number' then
+  redis.call('DEL', QUEUE)
+  n = 0
+end
 
 local function clock() -- in us
   local t = redis.call('TIME')
   return tonumber(t[1]) * 1000000 + tonumber(t[2])
 end
 
-local function whole(n) -- places and times need more digits than Lua writes by itself
-  return string.format('%.0f', n)
+local function whole(x) -- places and times have more digits than Lua writes by itself
+  return string.format('%.0f', x)
 end
 
--- entries is the length of the queue. What others keep under these keys is none of ours, and in the way.
-local function entries()
-  local n = redis.pcall('ZCARD', QUEUE)
-  if type(n) ~= 'number' then
-    redis.call('DEL', QUEUE)
-    return 0
-  end
-  return n
-end
-
-local function notes_are_ours()
-  local kind = redis.call('TYPE', NOTES).ok
-  if kind ~= 'hash' and kind ~= 'none' then
+-- noted reads a field of the notes.
+local function noted(field)
+  local text = redis.pcall('HGET', NOTES, field)
+  if type(text) == 'table' then
     redis.call('DEL', NOTES)
+    return nil
   end
+  return text or nil
 end
 
 -- note_of tells gateway, waiters and note of a value in the queue.
 local function note_of(v)
-  local gateway, waiters, note = string.match(redis.call('HGET', NOTES, v) or '', '^(%w+):(%d+):(.*)$')
+  local gateway, waiters, note = string.match(noted(v) or '', '^(%w+) (%d+) (.*)$')
   return gateway, tonumber(waiters) or 0, note or ''
 end
 
 local function remove(member)
   redis.call('ZREM', QUEUE, member)
-  redis.call('HDEL', NOTES, string.sub(member, 1, 64))
+  n = n - 1
+  if n == 0 then
+    redis.call('DEL', NOTES)
+  else
+    redis.call('HDEL', NOTES, string.sub(member, 1, 64))
+  end
 end
 
 -- find tells how the value stands in the queue, nil if it does not.
 local function find()
-  if entries() == 0 then
+  if n == 0 then
     return nil
   end
-  notes_are_ours()
-  local member = value .. ':' .. (note_of(value) or me)
+  local gateway = note_of(value) or me
+  local member = value .. ':' .. gateway
   local place = redis.call('ZSCORE', QUEUE, member)
   if not place then
     return nil
   end
-  return {member = member, place = tonumber(place)}
+  return {member = member, gateway = gateway, place = tonumber(place)}
 end
 
-local function is_digest(s)
-  return type(s) == 'string' and #s == 64 and not string.find(s, '[^0-9a-f]')
+-- renew writes the note of an entry that stands in the queue, and keeps the queue.
+local function renew(stand, waiters, note)
+  redis.call('PEXPIRE', QUEUE, KEPT)
+  redis.call('HSET', NOTES, value, stand.gateway .. ' ' .. waiters .. ' ' .. note)
+  redis.call('PEXPIRE', NOTES, KEPT)
 end
 
 -- read tells who holds the lease, nil if nobody does. No expiry (an operator's PERSIST or SET, a restore) or one beyond
 -- the longest would hold it for ever.
 local function read()
-  local left = redis.call('PTTL', LEASE)
-  if left == -2 then
+  if held == false then
     return nil
   end
+  local left = redis.call('PTTL', LEASE)
   if left < 0 or left > LONGEST then
     redis.call('PEXPIRE', LEASE, LONGEST)
     left = LONGEST
   end
-  local f = redis.pcall('HMGET', LEASE, 'value', 'gateway', 'holder', 'reserved', 'tenant', 'renewed', 'waiters', 'place')
-  if f.err or not is_digest(f[1]) or not f[2] then
+  local v, gateway, kind, waiters, renewed, tenant, holder
+  if type(held) == 'string' then
+    v, gateway, kind, waiters, renewed, tenant, holder = string.match(held, '^(%x+) (%w+) ([hr]) (%d+) (%d+) (%x*) (.*)$')
+  end
+  if not v or #v ~= 64 then
     return {value = 'foreign', gateway = '', holder = '', tenant = '', renewed = 0, waiters = 0, left = left}
   end
   return {
-    value = f[1], gateway = f[2], holder = f[3] or '', reserved = f[4] == '1', tenant = f[5] or '',
-    renewed = tonumber(f[6]) or 0, waiters = tonumber(f[7]) or 0, place = tonumber(f[8]), left = left,
+    value = v, gateway = gateway, reserved = kind == 'r', waiters = tonumber(waiters), renewed = tonumber(renewed), tenant = tenant,
+    holder = holder, left = left,
   }
+end
+
+-- keep writes who holds the lease, with the options of SET for how long.
+local function keep(hold, ...)
+  redis.call('SET', LEASE, table.concat({
+    hold.value, hold.gateway, hold.reserved and 'r' or 'h', hold.waiters, whole(hold.renewed), hold.tenant, hold.holder,
+  }, ' '), ...)
 end
 
 -- tell sends a signal to a gateway, and how many heard it: 0 if it is gone.
 local function tell(kind, v, gateway)
-  local signal = kind .. ' ' .. name .. ' ' .. v
+  local signal = kind .. ' ' .. string.match(LEASE, '{(.*)}$') .. ' ' .. v
   if channels == '' then
     return redis.call('SPUBLISH', LEASE .. ':' .. gateway, signal)
   end
   return redis.call('PUBLISH', channels .. gateway, signal)
 end
 
+-- settle says that the last reservation is none any more: it was claimed, or given up.
+local function settle()
+  if n > 0 then
+    redis.call('HDEL', NOTES, 'last')
+  end
+end
+
 local function reserve(v, gateway, waiters)
-  redis.call('DEL', LEASE)
-  redis.call('HSET', LEASE, 'value', v, 'gateway', gateway, 'reserved', '1', 'waiters', waiters)
-  redis.call('PEXPIRE', LEASE, WINDOW)
-  redis.call('SET', LAST, gateway, 'PX', WINDOW * 20)
-  return {value = v, gateway = gateway, holder = '', reserved = true, tenant = '', renewed = 0, waiters = waiters, left = WINDOW}
+  local hold = {value = v, gateway = gateway, reserved = true, waiters = waiters, renewed = 0, tenant = '', holder = '', left = WINDOW}
+  keep(hold, 'PX', WINDOW)
+  if n > 0 then
+    redis.call('HSET', NOTES, 'last', gateway)
+  end
+  return hold
 end
 
 -- forgo removes the entries of the gateway that let its reservation pass: a stopped one costs a single window. When it
 -- runs again it enters them at their places. One that calls is not stopped.
 local function forgo()
-  local idle = redis.pcall('GET', LAST)
-  if idle then
-    redis.call('DEL', LAST)
+  local idle = noted('last')
+  if not idle then
+    return
   end
-  if type(idle) ~= 'string' or idle == me then
+  redis.call('HDEL', NOTES, 'last')
+  if idle == me then
     return
   end
   for _, member in ipairs(redis.call('ZRANGE', QUEUE, 0, -1)) do
@@ -118,31 +141,25 @@ end
 
 -- hand_on gives a lease that nobody holds to the first of the queue that can be reached; nil if there is none.
 local function hand_on()
-  if entries() == 0 then
-    redis.call('DEL', LAST)
-    return nil
+  if n > 0 then
+    forgo()
   end
-  notes_are_ours()
-  forgo()
-  while true do
+  while n > 0 do
     local member = redis.call('ZRANGE', QUEUE, 0, 0)[1]
-    if not member then
-      return nil
-    end
     local v, gateway = string.match(member, '^(%x+):(%w+)$')
     local _, waiters = note_of(v or '')
     remove(member)
-    if is_digest(v) and tell('pushed', v, gateway) > 0 then
+    if v and #v == 64 and tell('pushed', v, gateway) > 0 then
       return reserve(v, gateway, waiters)
     end
   end
+  return nil
 end
 
 -- standing is the answer about the value.
 local function standing(hold, stand)
-  local n = entries()
   hold = hold or {value = '', holder = '', tenant = '', renewed = 0, waiters = 0, left = 0}
-  local followed = hold.value == value and n > 0
+  local followed = n > 0 and hold.value == value
   if stand then
     followed = redis.call('ZRANGE', QUEUE, -1, -1)[1] ~= stand.member
   end

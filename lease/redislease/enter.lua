@@ -1,4 +1,15 @@
 -- ARGV[4] the holder, ARGV[5] the ttl in ms, ARGV[6] how many wait behind the value, ARGV[7] the note, ARGV[8] its place before or 0, ARGV[9] the longest queue; returns how the lease stands, or {'full'}
+if held == false and n == 0 then -- nobody holds it and nobody waits: what happens most
+  local place = ARGV[8]
+  if place == '0' then
+    local t = redis.call('TIME')
+    place = t[1] .. string.format('%06d', t[2])
+  end
+  redis.call('SET', LEASE, value .. ' ' .. me .. ' h ' .. ARGV[6] .. ' 0  ' .. ARGV[4], 'PX', ARGV[5])
+  return {value, 0, ARGV[4], tonumber(ARGV[5]), '', 0, tonumber(ARGV[6]), place, 0, 0}
+end
+--@common
+
 local waiters, wanted = tonumber(ARGV[6]), tonumber(ARGV[8])
 local hold, stand = read(), find()
 
@@ -9,37 +20,36 @@ local function first_in_line()
   return first[1] == nil or place > 0 and place <= tonumber(first[2])
 end
 
-local function next_place()
-  local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
-  return math.max(clock(), (tonumber(last[2]) or 0) + 1)
+local function next_place(last)
+  return math.max(clock(), (tonumber(last) or 0) + 1)
 end
 
+-- take takes the lease, and tells where the value stood or would have stood.
 local function take()
+  hold = {value = value, gateway = me, waiters = waiters, renewed = 0, tenant = '', holder = ARGV[4], left = tonumber(ARGV[5])}
+  keep(hold, 'PX', ARGV[5]) -- first, so that a server whose memory is full refuses
   local place = stand and stand.place or wanted
-  if place <= 0 then
-    place = next_place()
-  end
-  -- First, so that a server whose memory is full refuses.
-  redis.call('HSET', LEASE, 'value', value, 'gateway', me, 'holder', ARGV[4], 'waiters', waiters, 'place', whole(place))
-  redis.call('PEXPIRE', LEASE, ARGV[5])
-  redis.call('DEL', LAST)
   if stand then
     remove(stand.member)
     stand = nil
   end
-  return {value = value, gateway = me, holder = ARGV[4], tenant = '', renewed = 0, waiters = waiters, place = place, left = tonumber(ARGV[5])}
+  settle()
+  return place > 0 and place or next_place()
 end
 
 -- append gives the value its stand in the queue, and tells the one before it that it is not the last any more.
 local function append()
+  if n == 0 then
+    redis.call('DEL', NOTES)
+  end
   local last = redis.call('ZRANGE', QUEUE, -1, -1, 'WITHSCORES')
-  local place = wanted > 0 and wanted or next_place()
-  stand = {member = value .. ':' .. me, place = place}
-  redis.call('ZADD', QUEUE, whole(place), stand.member)
+  stand = {member = value .. ':' .. me, gateway = me, place = wanted > 0 and wanted or next_place(last[2])}
+  redis.call('ZADD', QUEUE, whole(stand.place), stand.member)
+  n = n + 1
   local before, gateway = hold.value, hold.gateway
   if last[1] then
     before, gateway = string.match(last[1], '^(%x+):(%w+)$')
-    if tonumber(last[2]) > place then
+    if tonumber(last[2]) > stand.place then
       gateway = nil -- it was followed before
     end
   end
@@ -48,33 +58,32 @@ local function append()
   end
 end
 
+local taken
 if not hold then
-  if entries() == 0 or first_in_line() then
-    hold = take()
+  if first_in_line() then
+    taken = take()
   else
     hold = hand_on()
     stand = find()
-    hold = hold or take()
+    taken = not hold and take()
   end
 end
 if hold.value == value then
   if hold.gateway == me and hold.waiters ~= waiters then
-    redis.call('HSET', LEASE, 'waiters', waiters)
     hold.waiters = waiters
+    keep(hold, 'KEEPTTL')
   end
 elseif stand or waiters > 0 then
   if not stand then
-    if entries() >= tonumber(ARGV[9]) then
+    if n >= tonumber(ARGV[9]) then
       return {'full'}
     end
     append()
   end
-  redis.call('HSET', NOTES, value, string.sub(stand.member, 66) .. ':' .. waiters .. ':' .. ARGV[7])
-  redis.call('PEXPIRE', QUEUE, KEPT)
-  redis.call('PEXPIRE', NOTES, KEPT)
+  renew(stand, waiters, ARGV[7])
 end
 local answer = standing(hold, stand)
-if hold.value == value and not hold.reserved and hold.place then
-  answer[8] = whole(hold.place)
+if taken then
+  answer[8] = whole(taken)
 end
 return answer

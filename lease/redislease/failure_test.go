@@ -44,6 +44,10 @@ func TestFullServerIsUnavailableButReleases(t *testing.T) {
 		t.Fatalf("drop: %+v", got)
 	}
 	b.pushed(t, "held", "b")
+	if got := drop(t, a, "held", "b"); !got.Had || !got.Next {
+		t.Fatalf("drop by another gateway: %+v", got)
+	}
+	b.pushed(t, "held", "b")
 	if got := drop(t, b, "held", "b"); !got.Had {
 		t.Fatalf("drop: %+v", got)
 	}
@@ -52,7 +56,8 @@ func TestFullServerIsUnavailableButReleases(t *testing.T) {
 func TestHungServerIsUnavailableInTime(t *testing.T) {
 	t.Parallel()
 	server := testenv.RedisServer(t)
-	l, _ := open(t, server.URL(), redislease.Config{CallTimeout: 300 * time.Millisecond})
+	// Only the locker's own bound is left.
+	l, _ := open(t, server.URL()+"?read_timeout=10s", redislease.Config{CallTimeout: 300 * time.Millisecond})
 	take(t, l, "hung", "a")
 	if err := server.Pause(); err != nil {
 		t.Fatal(err)

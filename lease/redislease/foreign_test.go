@@ -19,20 +19,24 @@ func TestForeignKeyHoldsTheLease(t *testing.T) {
 	config := redislease.Config{Prefix: prefix(t)}
 	l, client := open(t, testenv.Redis(t), config)
 	ours := value("a").String()
-	fields := func(values ...any) func(string) error {
-		return func(key string) error { return client.HSet(t.Context(), key, values...).Err() }
+	text := func(s string) func(string) error {
+		return func(key string) error { return client.Set(t.Context(), key, s, 0).Err() }
 	}
 	for name, put := range map[string]func(key string) error{
-		"Text":         func(key string) error { return client.Set(t.Context(), key, "maintenance", 0).Err() },
-		"OldFormat":    func(key string) error { return client.Set(t.Context(), key, ours+":a", 0).Err() },
+		"Text":         text("maintenance"),
+		"Empty":        text(""),
+		"OldFormat":    text(ours + ":a"),
 		"List":         func(key string) error { return client.RPush(t.Context(), key, "x").Err() },
-		"OtherHash":    fields("f", "v"),
-		"NoGateway":    fields("value", ours, "holder", "a"),
-		"UpperCase":    fields("value", strings.ToUpper(ours), "gateway", "G"),
-		"TooShort":     fields("value", ours[:62], "gateway", "G"),
-		"NoHex":        fields("value", strings.Repeat("z", 64), "gateway", "G"),
-		"EmptyValue":   fields("value", "", "gateway", "G"),
-		"ForeignValue": fields("value", "foreign", "gateway", "G"),
+		"Hash":         func(key string) error { return client.HSet(t.Context(), key, "value", ours).Err() },
+		"NoGateway":    text(ours + "  h 0 0  a"),
+		"OtherKind":    text(ours + " G x 0 0  a"),
+		"NoWaiters":    text(ours + " G h  0  a"),
+		"UpperCase":    text(strings.ToUpper(ours) + " G h 0 0  a"),
+		"TooShort":     text(ours[:62] + " G h 5 0  a"),
+		"TooLong":      text(ours + "00 G h 5 0  a"),
+		"NoHex":        text(strings.Repeat("z", 64) + " G h 0 0  a"),
+		"EmptyValue":   text(" G h 0 0  a"),
+		"ForeignValue": text("foreign G h 0 0  a"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := redislease.KeyOf(config, name)
@@ -111,11 +115,11 @@ func TestForeignQueueIsRemoved(t *testing.T) {
 		return func(key string) error { return client.Set(t.Context(), key+suffix, "x", 0).Err() }
 	}
 	for name, spoil := range map[string]func(key string) error{
-		"Queue":       set(":q"),
-		"Notes":       set(":n"),
-		"NoNotes":     func(key string) error { return client.Del(t.Context(), key+":n").Err() },
-		"LastIsAList": func(key string) error { return client.RPush(t.Context(), key+":r", "x").Err() },
-		"Note":        func(key string) error { return client.HSet(t.Context(), key+":n", value("b").String(), "x").Err() },
+		"Queue":        set(":q"),
+		"Notes":        set(":n"),
+		"NoNotes":      func(key string) error { return client.Del(t.Context(), key+":n").Err() },
+		"LastIsNobody": func(key string) error { return client.HSet(t.Context(), key+":n", "last", "x y").Err() },
+		"Note":         func(key string) error { return client.HSet(t.Context(), key+":n", value("b").String(), "x").Err() },
 		"Members": func(key string) error {
 			for i, member := range []string{"", ":", "x", value("x").String(), value("x").String() + ":", value("x").String() + ":" + "a b", strings.Repeat("x", 70)} {
 				if err := client.ZAdd(t.Context(), key+":q", redis.Z{Score: float64(i), Member: member}).Err(); err != nil {
@@ -127,6 +131,9 @@ func TestForeignQueueIsRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			take(t, a, name, "a")
+			if err := client.Set(t.Context(), redislease.KeyOf(config, name)+":n", "before anybody waits", 0).Err(); err != nil {
+				t.Fatal(err)
+			}
 			e := entry("b", 1)
 			e.Place = enter(t, b, name, "b", 1).Place
 			if err := spoil(redislease.KeyOf(config, name)); err != nil {

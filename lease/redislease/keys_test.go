@@ -40,7 +40,9 @@ func TestKeysExpire(t *testing.T) {
 		}
 		enter(t, a, name, "a", 1)
 		stands("taken", "")
+		last := func() string { return client.HGet(t.Context(), key+":n", "last").Val() }
 		enter(t, b, name, "b", 1)
+		enter(t, b, name, "b2", 1)
 		stands("queued", "", ":n", ":q")
 		if err := client.Persist(t.Context(), key+":q").Err(); err != nil {
 			t.Fatal(err)
@@ -50,12 +52,28 @@ func TestKeysExpire(t *testing.T) {
 		}
 		stands("renewed", "", ":n", ":q")
 		drop(t, a, name, "a")
-		stands("reserved", "", ":r")
+		stands("reserved", "", ":n", ":q")
+		if got := last(); got != redislease.GatewayOf(b.Locker) {
+			t.Fatalf("reserved for %q, want the gateway of b", got)
+		}
+		if client.HExists(t.Context(), key+":n", value("b").String()).Val() || !client.HExists(t.Context(), key+":n", value("b2").String()).Val() {
+			t.Fatalf("notes of %q, want of b2 alone", client.HKeys(t.Context(), key+":n").Val())
+		}
+		if drop(t, b, name, "b2"); name == "{}" {
+			stands("reserved, and nobody waits", "")
+			drop(t, b, name, "b")
+			continue
+		}
+		enter(t, b, name, "b2", 1)
 		b.pushed(t, name, "b")
-		stands("claimed", "")
+		if got := last(); got != "" {
+			t.Fatalf("claimed, it is reserved for %q still", got)
+		}
 		drop(t, a, name, "b")
-		stands("dropped by another gateway, and reserved again", "", ":r")
+		stands("dropped by another gateway, and reserved again", "", ":n", ":q")
 		drop(t, b, name, "b")
+		stands("given up, and reserved for the last one", "")
+		drop(t, b, name, "b2")
 		stands("dropped")
 		if name != "}x" {
 			continue
@@ -109,6 +127,37 @@ func TestGoneGatewayGetsNothingBack(t *testing.T) {
 	if got, err := b.Look(t.Context(), "gone", 0); err != nil || got.Value != value("b") {
 		t.Fatalf("%+v, %v; want it reserved for b", got, err)
 	}
+}
+
+// TestGoneQueueIsNobody enters a free lease before which only gateways stand that are gone.
+func TestGoneQueueIsNobody(t *testing.T) {
+	url, config := testenv.Redis(t), redislease.Config{Prefix: prefix(t)}
+	a, gone := listen(t, url, config), listen(t, url, config)
+	_, client := open(t, url, config)
+	take(t, a, "nobody", "a")
+	enter(t, gone, "nobody", "gone", 1)
+	gone.leave()
+	if err := client.Del(t.Context(), redislease.KeyOf(config, "nobody")).Err(); err != nil {
+		t.Fatal(err)
+	}
+	take(t, a, "nobody", "b")
+}
+
+// TestRefusedReservationCostsNothing gives a reservation back through another gateway: its own one did not let it pass, and
+// keeps its other entries.
+func TestRefusedReservationCostsNothing(t *testing.T) {
+	url, config := testenv.Redis(t), redislease.Config{Prefix: prefix(t)}
+	a, b, c := listen(t, url, config), listen(t, url, config), listen(t, url, config)
+	take(t, a, "refused", "a")
+	enter(t, b, "refused", "b", 1)
+	enter(t, b, "refused", "b2", 1)
+	enter(t, c, "refused", "c", 1)
+	if _, err := b.Stay(t.Context(), "refused", entry("b", 0)); err != nil {
+		t.Fatal(err)
+	}
+	drop(t, a, "refused", "a")
+	drop(t, a, "refused", "b")
+	b.pushed(t, "refused", "b2")
 }
 
 // TestSlowGatewayKeepsItsPlaces lets a reservation pass whose gateway then looks by itself: it is not stopped, and its other

@@ -1,10 +1,9 @@
-// Package redislease keeps leases in Redis, and the queues of those that wait for them. Four keys belong to a lease, in
+// Package redislease keeps leases in Redis, and the queues of those that wait for them. Three keys belong to a lease, in
 // one slot of a cluster:
 //
-//   - {lease}: a hash, who holds the lease or has it reserved. Its expiry is the lease's.
+//   - {lease}: a text, who holds the lease or has it reserved. Its expiry is the lease's.
 //   - {lease}:q: a sorted set, the entries that wait, by their places.
-//   - {lease}:n: a hash, their notes.
-//   - {lease}:r: which gateway the lease was last reserved for, until it is claimed.
+//   - {lease}:n: a hash, their notes, and for which gateway the lease was last reserved.
 //
 // All of them expire by themselves: the queue 2 h after the last sign of one of its entries, which is longer than
 // anybody waits. There is no counter, so there is nothing that a flush, a fail-over or a restore could turn back.

@@ -38,7 +38,7 @@ type shard struct {
 	values map[fence.Digest]struct{} // the entries
 	until  time.Time                 // when it is forgotten unless somebody needs it
 	try    *shardTry                 // nil if it is not subscribed
-	lost   bool                      // it was subscribed
+	lost   bool                      // it has to be subscribed, and signals may have been missed meanwhile
 }
 
 // shardTry is a subscription that is under way, or done.

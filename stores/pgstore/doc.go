@@ -18,6 +18,18 @@
 // the data. A statement that was admitted and changes nothing raises, which undoes the mark with it. Nothing is
 // answered before the Sync has been: a result read earlier is not committed yet.
 //
+// # How grants share a commit
+//
+// Certificates and ends that arrive while others are being committed are gathered and sent as one statement, fence.settle. It
+// takes the locks of their leases in one hash order, and only those that are free: whoever waits for a lock holds up
+// nobody else, so a call whose lease is in use goes on alone. A group that fails is tried one by one; of one whose outcome
+// nobody knows, nobody is told anything else. An idle store adds no wait.
+//
+// # How events are read
+//
+// Events are written in the transaction of what they tell, and read in the order of their transactions. See position for why
+// nothing is missed although transactions commit in another order.
+//
 // # Outcomes
 //
 // An error that the server reported for the transaction means it changed nothing. A connection lost after the

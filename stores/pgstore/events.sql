@@ -1,8 +1,9 @@
 -- The events behind a position. $1, $2: the last one (xid, id) before it. $3, $4: the transactions before that one which were open,
 -- and what was seen of each (0, or an id). $5: how many. $6: how many open transactions a position can name.
 --
--- One row at least, whose event is null when there is none. ready: no transaction that is open stands before the event, or
--- the event is so old that it is told all the same, and open names those.
+-- One row at least, whose event is null when there is none. One from a transaction to come is of another cluster, and not
+-- told. ready: no transaction that is open stands before the event, or the event is so old that it is told all the same,
+-- and open names those.
 WITH now AS MATERIALIZED (
     SELECT pg_catalog.pg_snapshot_xmin(s)::text::bigint AS xmin, pg_catalog.pg_snapshot_xmax(s)::text::bigint AS xmax,
            ARRAY(SELECT x::text::bigint AS xid FROM pg_catalog.pg_snapshot_xip(s) x ORDER BY xid) AS open
@@ -18,7 +19,7 @@ SELECT l.epoch, l.pruned_xid, l.pruned_id, n.xmax,
            SELECT e.* FROM ROWS FROM (pg_catalog.unnest($3::bigint[]), pg_catalog.unnest($4::bigint[])) o(xid, id)
             CROSS JOIN LATERAL (SELECT e.* FROM fence.events e WHERE e.xid = o.xid AND e.id > o.id ORDER BY e.xid, e.id LIMIT $5::bigint) e
            UNION ALL
-           (SELECT e.* FROM fence.events e WHERE (e.xid, e.id) > ($1::bigint, $2::bigint) ORDER BY e.xid, e.id LIMIT $5::bigint)
+           (SELECT e.* FROM fence.events e WHERE (e.xid, e.id) > ($1::bigint, $2::bigint) AND e.xid < n.xmax ORDER BY e.xid, e.id LIMIT $5::bigint)
        ) e ORDER BY e.xid, e.id LIMIT $5::bigint
   ) e ON true
  ORDER BY e.xid, e.id

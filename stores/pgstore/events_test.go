@@ -295,4 +295,13 @@ func TestEventsOfAnotherEpoch(t *testing.T) {
 	if found, gone, err := w.Events(ctx, epoch+"-zzzzzzzzzz-1", 10); len(found) != 1 || !gone || err != nil {
 		t.Errorf("%v, gone %v: %v", describe(found), gone, err)
 	}
+	// So is such an event.
+	w.exec("INSERT INTO fence.events (xid, kind, lease, principal) VALUES (1000000000000, 'granted', 'l', 'elsewhere')")
+	w.grant("l", "q", "3")
+	if got := describe(w.eventsAfter(after.Position, 2)); !slices.Equal(got, []string{"expired p", "granted q"}) {
+		t.Errorf("told %v", got)
+	}
+	if found, _, err := w.Events(ctx, "", 10); len(found) != 3 || err != nil {
+		t.Errorf("told %v: %v", describe(found), err)
+	}
 }

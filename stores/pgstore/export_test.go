@@ -2,20 +2,25 @@ package pgstore
 
 import "time"
 
-// HoldFlight makes calls of Certify and End queue up until land is called.
+// HoldFlight makes calls of Certify and End queue up until land is called, and leaves one flight after that.
 func (s *Store) HoldFlight() (land func()) {
-	s.gather.mu.Lock()
-	defer s.gather.mu.Unlock()
-	f := &flight{began: time.Now().Add(time.Hour)}
-	s.gather.flight = f
+	s.gather.limit = time.Hour
+	f := s.fill(time.Now())
 	return func() { s.gather.land(f) }
 }
 
-// StickFlight is HoldFlight with a flight that began just now and never ends.
-func (s *Store) StickFlight() {
+// StickFlights makes flights that never end.
+func (s *Store) StickFlights() { s.fill(time.Now()) }
+
+// fill makes as many flights as there may be, and returns the first.
+func (s *Store) fill(began time.Time) *flight {
 	s.gather.mu.Lock()
 	defer s.gather.mu.Unlock()
-	s.gather.flight = &flight{began: time.Now()}
+	s.gather.flights = nil
+	for range s.gather.slots {
+		s.gather.flights = append(s.gather.flights, &flight{began: began})
+	}
+	return s.gather.flights[0]
 }
 
 // Queued is how many calls wait in the queue.

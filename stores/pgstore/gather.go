@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -11,26 +12,30 @@ import (
 const (
 	// groupLimit bounds how many calls one transaction makes: it keeps as many leases locked for a few milliseconds.
 	groupLimit = 64
-	// flightLimit is how long those that come wait for the transaction under way before one of them goes ahead of it.
+	// flightSlots is how many transactions are under way before others wait.
+	flightSlots = 3
+	// flightLimit is how long those that come wait for the transactions under way before one of them goes ahead.
 	flightLimit = 250 * time.Millisecond
 )
 
-// gatherer makes one commit of many calls. While a transaction is under way, its flight, calls that arrive queue up, and
-// those of them that are of different leases make up the next one. There is no timer: whoever finds no flight goes at once,
-// alone, in his own goroutine. A flight waits for no lock, so that it is over soon; one that is not (a server that hangs, a
-// table that is locked) is passed by.
+// gatherer makes one commit of many calls. While transactions are under way, as many flights as there may be, calls that arrive
+// queue up, and those of them that are of different leases make up the next one. There is no timer: whoever finds a flight
+// free goes at once, alone, in his own goroutine. A flight waits for no lock, so that it is over soon; one that is not (a
+// server that hangs, a table that is locked) is passed by.
 type gatherer struct {
 	one     func(ctx context.Context, c *settlement) error
 	many    func(ctx context.Context, group []*settlement)
 	limit   time.Duration // how long a flight is waited for: flightLimit
 	patient time.Duration // how long a call stays in the queue
 
-	mu     sync.Mutex // guards what follows
-	flight *flight    // that which those who come wait for
-	queue  []*settlement
-	closed bool
+	slots int // how many flights there may be: flightSlots
 
-	flights sync.WaitGroup // those in goroutines of their own
+	mu      sync.Mutex // guards what follows
+	flights []*flight  // those that others wait for
+	queue   []*settlement
+	closed  bool
+
+	running sync.WaitGroup // the flights in goroutines of their own
 }
 
 // flight is a transaction under way, and those that follow it without a pause.
@@ -59,14 +64,16 @@ func (g *gatherer) settle(ctx context.Context, c *settlement) error {
 	return g.one(ctx, c)
 }
 
-// lead begins a flight if there is none, or none that others should wait for. g.mu is held.
+// lead begins a flight if there may be one more beside those that others should wait for. g.mu is held.
 func (g *gatherer) lead() *flight {
 	now := time.Now()
-	if g.flight != nil && now.Sub(g.flight.began) < g.limit {
+	g.flights = slices.DeleteFunc(g.flights, func(f *flight) bool { return now.Sub(f.began) >= g.limit })
+	if len(g.flights) >= g.slots {
 		return nil
 	}
-	g.flight = &flight{began: now}
-	return g.flight
+	f := &flight{began: now}
+	g.flights = append(g.flights, f)
+	return f
 }
 
 // wait waits for the outcome of a call in the queue.
@@ -138,7 +145,7 @@ func (g *gatherer) land(f *flight) {
 		g.fly(f, group)
 		return
 	}
-	g.flights.Go(func() { g.fly(f, group) })
+	g.running.Go(func() { g.fly(f, group) })
 	g.mu.Unlock()
 }
 
@@ -162,7 +169,8 @@ func (g *gatherer) fly(f *flight, group []*settlement) {
 // next takes the calls of a flight's next transaction from the queue, in their order, one for each lease. Without any the
 // flight is over; so is one that was passed by. g.mu is held.
 func (g *gatherer) next(f *flight) []*settlement {
-	if g.flight != f {
+	at := slices.Index(g.flights, f)
+	if at < 0 {
 		return nil
 	}
 	var (
@@ -183,7 +191,7 @@ func (g *gatherer) next(f *flight) []*settlement {
 	clear(g.queue[len(rest):])
 	g.queue = rest
 	if group == nil {
-		g.flight = nil
+		g.flights = slices.Delete(g.flights, at, at+1)
 		return nil
 	}
 	f.began = time.Now()
@@ -195,5 +203,5 @@ func (g *gatherer) close() {
 	g.mu.Lock()
 	g.closed = true
 	g.mu.Unlock()
-	g.flights.Wait()
+	g.running.Wait()
 }

@@ -61,7 +61,7 @@ func TestGroup(t *testing.T) {
 	ended, lost := w.grant("ended", "p", "1"), w.grant("lost", "p", "1")
 	w.grant("lost", "q", "1")
 	repeated := w.grant("repeated", "p", "1")
-	spent := w.grant("spent", "p", "1")
+	spent, pair := w.grant("spent", "p", "1"), w.grant("pair", "p", "1")
 	if _, err := w.End(ctx, "spent", fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndReleased}); err != nil {
 		t.Fatal(err)
 	}
@@ -82,6 +82,14 @@ func TestGroup(t *testing.T) {
 	// The queue is asked in the order of arrival, so that this one finds the first of its lease.
 	second := w.certifying(ctx, "group/0", "late")
 	w.awaitQueue(many + len(done) + 1)
+	broken := w.ending("pair", fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndBroken})
+	w.awaitQueue(many + len(done) + 2)
+	successor := make(chan error, 1)
+	go func() {
+		_, err := w.Certify(ctx, fence.Certificate{Lease: "pair", Principal: "q", Holder: "q", Acquire: fence.AcquireDigest("q", "1"), TTL: 30e9, Floor: pair.First()})
+		successor <- err
+	}()
+	w.awaitQueue(many + len(done) + 3)
 	land()
 
 	firsts := map[fence.Token]bool{}
@@ -116,6 +124,11 @@ func TestGroup(t *testing.T) {
 		t.Errorf("repeated: %+v %v, want %+v", got.grant, got.err, repeated)
 	}
 	wantCode(t, (<-done["void"]).err, fence.CodeAccepted)
+	wantCode(t, (<-broken).err, fence.CodeAccepted)
+	wantCode(t, <-successor, fence.CodeAccepted)
+	if n := w.text("SELECT count(DISTINCT xid)::text FROM fence.events WHERE lease = 'pair'"); n != "3" {
+		t.Errorf("a grant, its end and the next one were %s commits", n)
+	}
 	if n := w.Queued(); n != 0 {
 		t.Errorf("%d calls wait for nothing", n)
 	}
@@ -270,8 +283,9 @@ func TestCallerOfAGroupGivesUp(t *testing.T) {
 	early, giveUp := context.WithCancel(t.Context())
 	late, giveUpLate := context.WithCancel(t.Context())
 	defer giveUpLate()
-	withdrawn := w.certifying(early, "withdrawn", "p")
 	unsure := w.certifying(late, "unsure/slow", "p")
+	w.awaitQueue(1) // the first of its group
+	withdrawn := w.certifying(early, "withdrawn", "p")
 	stays := w.certifying(t.Context(), "stays", "p")
 	w.awaitQueue(3)
 	giveUp()
@@ -289,7 +303,7 @@ func TestCallerOfAGroupGivesUp(t *testing.T) {
 // A transaction that does not end, for whatever reason, is not waited for.
 func TestStuckFlightIsPassedBy(t *testing.T) {
 	w := newWorld(t)
-	w.StickFlight()
+	w.StickFlights()
 	began := time.Now()
 	var calls []<-chan outcome
 	for i := range 20 {
@@ -314,12 +328,12 @@ func TestQueueThatIsTooSlow(t *testing.T) {
 	_, err = s.Certify(t.Context(), fence.Certificate{Lease: "l", Principal: "p", Holder: "p", Acquire: fence.DigestOf("x"), TTL: 1e9})
 	wantCode(t, err, fence.CodeOverloaded)
 	land()
-	if _, err := s.Certify(t.Context(), fence.Certificate{Lease: "l", Principal: "p", Holder: "p", Acquire: fence.DigestOf("x"), TTL: 1e9}); err != nil {
-		t.Error(err)
+	if g, err := w.Newest(t.Context(), "l"); g != nil || err != nil {
+		t.Errorf("%+v %v", g, err)
 	}
 }
 
-// Close waits for what is under way, of which every caller may have given up.
+// Close waits for what is under way, of which every caller may have given up, and for what has queued up behind it.
 func TestCloseWaitsForAGroup(t *testing.T) {
 	w := newWorld(t)
 	w.slowGrants()
@@ -338,7 +352,10 @@ func TestCloseWaitsForAGroup(t *testing.T) {
 	for _, c := range calls {
 		wantCode(t, (<-c).err, fence.CodeOutcomeUnknown)
 	}
+	behind := both.certifying(t.Context(), "c", "p")
+	both.awaitQueue(1)
 	s.Close()
+	wantCode(t, (<-behind).err, fence.CodeAccepted)
 	if n := w.text("SELECT count(*)::text FROM fence.grants WHERE lease IN ('a/slow', 'b')"); n != "2" {
 		t.Errorf("%s grants when the store was closed", n)
 	}

@@ -125,7 +125,14 @@ func TestOlderProgramGoesOn(t *testing.T) {
 	if got := older.grantOf(olderEnd, "l", nil, nil, one[:], false, "released"); !strings.Contains(got, "no rows") {
 		t.Errorf("end of another: %s", got)
 	}
-	want := []string{"released old (released)", "granted old", "expired old", "granted new", "broken new (broken: by hand)", "granted old"}
+	if newest, err = w.Newest(ctx, "l"); err != nil {
+		t.Fatal(err)
+	}
+	if code, _ := older.certify("l", "4", newest.First()); code != "accepted" {
+		t.Errorf("certify over one that has not ended: %s", code)
+	}
+	want := []string{"released old (released)", "granted old", "expired old", "granted new", "broken new (broken: by hand)", "granted old",
+		"expired old", "granted old"}
 	if got := describe(w.eventsAfter("", len(want))); !slices.Equal(got, want) {
 		t.Errorf("told %q, want %q", got, want)
 	}

@@ -85,6 +85,7 @@ func (w *world) mutate(function, from, to string) {
 func raceMany(t *testing.T, w *world, rounds int) (violations, committed int64) {
 	const leases = 8
 	w.exec(fmt.Sprintf("INSERT INTO wallets SELECT n, 'p', 0 FROM generate_series(1, %d) n", leases))
+	w.HoldFlight()() // one flight at a time, so that more are grouped
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	var (

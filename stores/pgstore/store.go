@@ -105,6 +105,7 @@ func Open(cfg Config) (*Store, error) {
 		one:     func(ctx context.Context, c *settlement) error { return s.settleOne(ctx, c, false) },
 		many:    s.settleMany,
 		limit:   flightLimit,
+		slots:   flightSlots,
 		patient: cfg.ConnectTimeout,
 	}
 	s.tables = newTableCache(cfg.TableTTL, s.describeTable)

@@ -60,6 +60,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer leases.Close()
 	keeper := lease.Keeper{Leases: leases, Principal: principal}
 	return keeper.WithLock(ctx, "report:hello.txt", func(ctx context.Context, l *lease.Kept) error {
 		return publish(ctx, objects, l)

@@ -49,6 +49,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer leases.Close()
 	pool, err := pgxpool.New(ctx, database)
 	if err != nil {
 		return err
