@@ -16,13 +16,12 @@ import (
 // stalled is a locker whose gateway can be stopped: its signals wait, and so do its calls.
 type stalled struct {
 	lease.Locker
-	mu   sync.Mutex // held while it is stopped
-	stop atomic.Bool
+	mu sync.Mutex // held while it is stopped
 }
 
 func (s *stalled) gate() {
 	s.mu.Lock()
-	s.mu.Unlock() //nolint:staticcheck // waiting is all it is for
+	defer s.mu.Unlock()
 }
 
 func (s *stalled) Listen(ctx context.Context, f func(lease.Signal)) error {
