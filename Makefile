@@ -41,6 +41,7 @@ test: deps testdeps tools ## Run all tests with the race detector, against real 
 SEED     ?= 0
 SOAK     ?= 1h
 FUZZTIME ?= 10s
+FUZZ     ?= .
 
 soak: deps testdeps tools ## Disturb a deployment for an hour and check its history (SOAK=10m SEED=7)
 	go test -race -timeout 0 -count 1 -v -run 'TestFaults$$' ./e2e -args -faults.duration=$(SOAK) -faults.seed=$(SEED)
@@ -58,8 +59,8 @@ bench-leases: deps testdeps ## Measure leases beside other libraries', for two m
 	cd bench && go run ./leases $(ARGS)
 
 fuzz: export SCRIPT = $(value run_fuzz)
-fuzz: ## Fuzz each parser for 10 s; longer with FUZZTIME=1m
-	@FUZZTIME=$(FUZZTIME) bash -euo pipefail -c "$$SCRIPT"
+fuzz: ## Fuzz each parser for 10 s (FUZZTIME=1m FUZZ=./gateway)
+	@FUZZTIME=$(FUZZTIME) FUZZ="$(FUZZ)" bash -euo pipefail -c "$$SCRIPT"
 
 lint: tools ## Check formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt): $$unformatted"; exit 1; fi
@@ -226,7 +227,7 @@ define run_fuzz
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failed=
-for folder in $(grep -rl '^func Fuzz' --include='*_test.go' --exclude-dir=.cache . | xargs -n1 dirname | sort -u); do
+for folder in $(grep -rl '^func Fuzz' --include='*_test.go' --exclude-dir=.cache $FUZZ | xargs -n1 dirname | sort -u); do
 	go test -c -fuzz . -o "$work/fuzz" "$folder"
 	cache=$(go env GOCACHE)/fuzz/$(go list "$folder")
 	for target in $("$work/fuzz" -test.list '^Fuzz'); do

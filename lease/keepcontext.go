@@ -18,9 +18,3 @@ func (c *keptContext) Done() <-chan struct{} {
 	c.kept.look()
 	return c.Context.Done()
 }
-
-// Value looks too because context.Cause asks nothing else.
-func (c *keptContext) Value(key any) any {
-	c.kept.look()
-	return c.Context.Value(key)
-}
