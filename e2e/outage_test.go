@@ -81,7 +81,10 @@ func TestRedisOutage(t *testing.T) {
 		t.Helper()
 		within(t, recoverBound, "an acquire", func() bool { return w.do("POST", "/v1/leases/wallet:4", `{"ttl":"1s"}`).status == 201 })
 		w := w.in(t)
-		// The acquire that was answered with 503 can be repeated.
+		// The acquire that was answered with 503 can be repeated, once what it may have taken has been given back.
+		within(t, recoverBound, "the repeated acquire", func() bool {
+			return w.do("POST", "/v1/leases/wallet:2", fmt.Sprintf(during, t.Name())).status == 201
+		})
 		w.release(holdingOf(t, w.want(201, "POST", "/v1/leases/wallet:2", fmt.Sprintf(during, t.Name()))))
 		write(t)
 	}

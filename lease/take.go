@@ -90,7 +90,7 @@ func (t *turns) taken(ctx context.Context, a *acquire, b *batch, w *waiter, e En
 		// It may have arrived.
 		if fence.CodeOf(err) != fence.CodeRateLimited {
 			t.mu.Lock()
-			t.spawn(func() { _ = t.drop(b.name, b.value) })
+			t.spawn(func() { t.giveBack(b.name, b.value, e.TTL) })
 			t.mu.Unlock()
 		}
 		return nil, err
@@ -109,13 +109,24 @@ func (t *turns) taken(ctx context.Context, a *acquire, b *batch, w *waiter, e En
 	b.noted = time.Time{}
 	if b.phase == holding {
 		t.supersede(b)
-		b.notedWaiters = 0
 	}
-	if len(b.waiters) > 0 {
+	// Whoever has the lease now was noted as one that waits for it.
+	if len(b.waiters) > 0 || b.notedWaiters > 0 {
 		b.tend()
 	}
 	t.mu.Unlock()
 	return w.await(ctx, a)
+}
+
+// giveBack gives up a value that may have taken the lease, for as long as the lease can run: nobody knows of it.
+func (t *turns) giveBack(name string, value fence.Digest, ttl time.Duration) {
+	until := time.Now().Add(ttl + hearing)
+	pause := &backoff{pause: t.config.PollMin, most: t.config.PollMax}
+	for t.drop(name, value) != nil && time.Now().Before(until) {
+		if sleep(t.ctx, pause.next()) != nil {
+			return
+		}
+	}
 }
 
 // supersede ends what is remembered of holds that the new one shows to be over. t.mu is held.

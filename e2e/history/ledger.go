@@ -139,7 +139,15 @@ func (j *judge) checkOrder() {
 			acquires[op.Holder] = op
 		}
 	}
-	over := map[int64]int64{} // where in the audit a grant ended
+	over := map[int64]int64{}     // where in the audit a grant ended
+	released := map[int64]int64{} // when its release was called
+	for _, op := range j.Ops {
+		if op.Kind == Release {
+			if at, twice := released[op.First]; !twice || op.Called() < at {
+				released[op.First] = op.Called()
+			}
+		}
+	}
 	for _, e := range j.book.ends {
 		over[e.First] = e.Seq
 	}
@@ -151,6 +159,10 @@ func (j *judge) checkOrder() {
 				continue
 			}
 			if seq, ended := over[before.First]; ended && seq < next.Seq {
+				continue
+			}
+			// A lease that is handed on in its gateway ends with the next grant.
+			if at, asked := released[before.First]; asked && at <= next.At+int64(orderMargin) {
 				continue
 			}
 			if j.lossy(op.Called(), next.At) {
