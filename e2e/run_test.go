@@ -336,7 +336,7 @@ func runEndsTheCommandOfALostLease(t *testing.T, p *program) {
 	t.Run("Stopped", func(t *testing.T) {
 		t.Parallel()
 		c := newClient(t, p.url)
-		r := startRun(t, p.url, `echo $$ >pid; kill -STOP $$`, "--lease=stopped", "--ttl=600ms", "--grace=30s")
+		r := startRun(t, p.url, `echo $$ >pid; kill -STOP $$`, "--lease=stopped", "--ttl=600ms", "--grace=10m")
 		r.until("pid")
 		breaks(c, "stopped")
 		r.want(c, 76, "ending the command", "stopped")
@@ -345,6 +345,18 @@ func runEndsTheCommandOfALostLease(t *testing.T, p *program) {
 		t.Parallel()
 		r := startRun(t, p.url, `sleep 60`, "--lease=long", "--ttl=5s", "--max-hold=300ms")
 		r.want(newClient(t, p.url), 76, "lease long was held for as long as it may be", "long")
+	})
+	t.Run("EndedWhileNobodyLooked", func(t *testing.T) {
+		t.Parallel()
+		c := newClient(t, p.url)
+		r := startRun(t, p.url, `echo $$ >pid; sleep 0.5`, "--lease=unseen", "--ttl=500ms")
+		r.until("pid")
+		r.signal(syscall.SIGSTOP)
+		g := c.acquire("unseen", time.Minute)
+		within(t, patience, "the command has ended", func() bool { return !r.alive("pid") })
+		r.signal(syscall.SIGCONT)
+		r.want(c, 76, "lease unseen ", "")
+		c.release("unseen", g)
 	})
 	t.Run("PausedPastTheTTL", func(t *testing.T) {
 		t.Parallel()

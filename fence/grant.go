@@ -69,7 +69,7 @@ type Certificate struct {
 	// Hold is the value under which the locker keeps the lease.
 	Hold Digest
 	// Local says that Floor is the first token of this hold's previous grant, from which the lease is handed on without
-	// asking the locker. The certificate is void, too, if that grant was broken: its lease was taken away.
+	// asking the locker. The certificate is void, too, if that grant has ended: its lease was given up.
 	Local bool
 	// Handed says that the previous grant's holder has released it: it is not told as expired.
 	Handed bool

@@ -144,7 +144,7 @@ func (a *acquire) resume(ctx context.Context) (*Held, error) {
 		return nil, nil
 	}
 	// Only the ledger knows the id.
-	again, err := a.certify(ctx, &turn{batch: &batch{value: g.Hold}, floor: g.First()})
+	again, err := a.certify(ctx, &turn{value: g.Hold, floor: g.First()})
 	switch {
 	case errors.Is(err, fence.ErrVoid):
 		return nil, nil // granted to somebody else just now: it has to be had anew
@@ -198,13 +198,12 @@ func (a *acquire) prove(ctx context.Context, t *turn) (*turn, error) {
 	if err := a.readFloor(detached); err != nil {
 		return nil, a.undo(ctx, t, err)
 	}
-	sent := time.Now()
-	st, err := a.m.locker.Extend(detached, a.cert.Lease, a.extension(t))
+	st, sent, err := t.goOn(detached, a.extension(t))
 	switch {
 	case err != nil:
 		return nil, a.undo(ctx, t, fmt.Errorf("extend lease %s: %w", a.cert.Lease, coded(err)))
-	case st.Value == t.value:
-		t.floor, t.local, t.since = firstOf(a.newest), false, sent
+	case st.Value != fence.Digest{}:
+		t.value, t.floor, t.local, t.since = st.Value, firstOf(a.newest), false, sent
 		t.lasts(sent.Add(a.cert.TTL))
 		return t, nil
 	case !a.waits:
@@ -216,7 +215,7 @@ func (a *acquire) prove(ctx context.Context, t *turn) (*turn, error) {
 }
 
 func (a *acquire) extension(t *turn) Extension {
-	return Extension{Value: t.value, TTL: a.cert.TTL, Tenant: a.cert.Acquire, Holder: a.cert.Holder}
+	return Extension{Value: t.value, TTL: a.cert.TTL, Tenant: a.cert.Acquire, Holder: a.cert.Holder, Waiters: KeepWaiters}
 }
 
 // deliver returns the grant, unless nobody is there to take it.

@@ -24,9 +24,11 @@ const (
 
 // batch is those that wait for a lease together, and the hold under which they get it one after the other. t.mu guards it.
 type batch struct {
-	t     *turns
-	name  string
+	t    *turns
+	name string
+	// value is under what the locker knows it, count the highest of this hold that was seen.
 	value fence.Digest
+	count uint32
 	place int64
 	phase phase
 	// inline: whoever began it is entering it himself.
@@ -96,6 +98,7 @@ type outcome struct {
 // turn is the right to ask for a grant. Whoever has it keeps it (granted) or passes it on.
 type turn struct {
 	*batch
+	value         fence.Digest
 	floor         fence.Token
 	local, handed bool
 	leaving       *handover
@@ -174,7 +177,7 @@ func (b *batch) end() {
 	}
 	b.phase = over
 	b.stopClock()
-	delete(b.t.holds, b.value)
+	delete(b.t.holds, HoldOf(b.value))
 	l := b.t.lines[b.name]
 	l.batches = slices.DeleteFunc(l.batches, func(o *batch) bool { return o == b })
 	if len(l.batches) == 0 {
@@ -213,6 +216,11 @@ func (b *batch) lose() *batch {
 	return n
 }
 
+// reserved takes on the value for which the lease is reserved: somebody gave it up, in whom nobody here had a part.
+func (b *batch) reserved(value fence.Digest) {
+	b.value, b.count, b.pushed = value, max(b.count, countOf(value)), true
+}
+
 // busy tells whether somebody has the lease, or is about to.
 func (b *batch) busy() bool { return b.turn != nil || b.tenant != nil }
 
@@ -223,7 +231,7 @@ func slack(ttl time.Duration) time.Duration { return min(ttl/2, 5*time.Second) }
 // hand gives the turn to the first that waits, from since on. The lease is held, nobody has it, and it runs until
 // since + ttl at least.
 func (b *batch) hand(since time.Time, local bool) {
-	t := &turn{batch: b, floor: b.floor, local: local, handed: b.leaving != nil, leaving: b.leaving, since: since}
+	t := &turn{batch: b, value: b.value, floor: b.floor, local: local, handed: b.leaving != nil, leaving: b.leaving, since: since}
 	b.leaving = nil
 	b.turn = t
 	b.tell(outcome{turn: t})

@@ -85,6 +85,15 @@ func (f *fleet) release(gateway int, h *lease.Held) {
 	}
 }
 
+func (f *fleet) look(name string) lease.Standing {
+	f.t.Helper()
+	st, err := f.space.Locker().Look(f.t.Context(), name, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return st
+}
+
 // next waits for a grant, at most for long.
 func next(t *testing.T, got <-chan result, long time.Duration) *lease.Held {
 	t.Helper()

@@ -100,7 +100,11 @@ func (c *client) Extend(ctx context.Context, name string, x lease.Extension) (le
 	c.at("before the take")
 	sent := c.h.tick()
 	st, err := c.Locker.Extend(ctx, name, x)
-	if err == nil && st.Value == x.Value {
+	won := x.Value
+	if (x.Next != fence.Digest{}) {
+		won = x.Next
+	}
+	if err == nil && st.Value == won && !st.Reserved {
 		c.sent, c.taken = sent, c.h.tick()
 	}
 	c.at("after the take")

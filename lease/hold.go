@@ -32,7 +32,7 @@ func (m *Manager) Renew(ctx context.Context, ref Ref, ttl time.Duration) (*Held,
 		return nil, expired(g)
 	}
 	sent := time.Now()
-	st, err := m.locker.Extend(ctx, ref.Name, Extension{Value: g.Hold, TTL: r.ttl, Tenant: g.Acquire, Holder: g.Holder})
+	st, err := m.locker.Extend(ctx, ref.Name, Extension{Value: g.Hold, TTL: r.ttl, Tenant: g.Acquire, Holder: g.Holder, Waiters: KeepWaiters})
 	ours := err == nil && st.Value == g.Hold
 	r.done(sent, ours)
 	if err != nil {

@@ -43,13 +43,13 @@ func (t *turns) view(name string, st Standing) *View {
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if b := t.holds[st.Value]; b != nil {
+	if b := t.holds[HoldOf(st.Value)]; b != nil {
 		v.Queued = len(b.waiters)
 		v.Waiting = readNote(b.note(), now)
 	}
 	for _, q := range st.Queue {
 		n, note := q.Waiters, q.Note
-		if b := t.holds[q.Value]; b != nil {
+		if b := t.holds[HoldOf(q.Value)]; b != nil {
 			n, note = len(b.waiters), b.note()
 		}
 		v.Queued += n

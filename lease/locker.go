@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"encoding/binary"
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
@@ -11,9 +12,11 @@ import (
 // goes on to the next.
 const Window = 250 * time.Millisecond
 
-// Locker keeps leases, and queues of those that wait for them. A lease is held by one value at a time, for a bounded time; a
-// value is 32 random bytes that its gateway made, used for one hold. Behind one value any number of requests may wait in
-// the gateway that made it; the locker knows them as a number and a note for people.
+// Locker keeps leases, and queues of those that wait for them. A lease is held by one value at a time, for a bounded time. A
+// value is 32 bytes: 28 random ones that name a hold, made by its gateway, and a count. Behind one value any number of requests
+// may wait in the gateway that made it; the locker knows them as a number and a note for people. Whenever something comes
+// between two of them who have the lease in turn, the count goes up (NextValue), so that a drop which arrives late finds
+// its value gone.
 //
 // A locker is advisory and may lose its data; the ledger makes up for it. Each Locker has a random identity of its own, by
 // which others reach it: two lockers in one process are two gateways.
@@ -35,13 +38,13 @@ type Locker interface {
 	// Stay renews the note of an entry that holds the lease or stands in its queue, and tells how it stands; it never
 	// takes the lease, nor a stand in the queue. What has neither sees it by Standing.Value and Standing.Place.
 	Stay(ctx context.Context, name string, e Entry) (Standing, error)
-	// Extend lets the lease run for x.TTL from now if the value holds it, or claims it if it is reserved for the value.
-	// Standing.Value tells which value holds it afterwards. An extension by another gateway than the one that made the value
-	// never shortens a lease behind which somebody waits there, and is remembered as Standing.Renewed.
+	// Extend lets the lease run for x.TTL from now if the value holds it, or claims it if it is reserved for the value; then
+	// it is x.Next's. Standing.Value tells which value holds it afterwards. An extension by another gateway than the one that
+	// made the value never shortens a lease behind which somebody waits there, and is remembered as Standing.Renewed.
 	Extend(ctx context.Context, name string, x Extension) (Standing, error)
 	// Drop gives up the lease if the value holds it or has it reserved, or its stand in the queue, and reports whether it
 	// had either. A lease that is dropped by another gateway than the one that made its value, where others wait behind it
-	// (its note says so), is reserved for the same value again: they are next.
+	// (its note says so), is reserved for the hold's NextValue: they are next.
 	Drop(ctx context.Context, name string, value fence.Digest) (Dropped, error)
 	// Look tells how a lease stands, with at most so many of its queue's entries.
 	Look(ctx context.Context, name string, entries int) (Standing, error)
@@ -51,6 +54,27 @@ type Locker interface {
 	Listen(ctx context.Context, f func(Signal)) error
 }
 
+// NextValue is the value under which the hold of v goes on after something came between.
+func NextValue(v fence.Digest) fence.Digest {
+	return withCount(v, countOf(v)+1)
+}
+
+func countOf(v fence.Digest) uint32 { return binary.BigEndian.Uint32(v[countAt:]) }
+
+func withCount(v fence.Digest, n uint32) fence.Digest {
+	binary.BigEndian.PutUint32(v[countAt:], n)
+	return v
+}
+
+// HoldOf is what the values of one hold have in common: the first of them.
+func HoldOf(v fence.Digest) fence.Digest { return withCount(v, 0) }
+
+// SameHold tells whether two values are of one hold.
+func SameHold(v, w fence.Digest) bool { return HoldOf(v) == HoldOf(w) }
+
+// countAt is where in a value its count begins.
+const countAt = len(fence.Digest{}) - 4
+
 // Entry is one that wants a lease.
 type Entry struct {
 	Value fence.Digest
@@ -58,7 +82,8 @@ type Entry struct {
 	Holder string
 	// TTL is how long the lease runs if it is taken.
 	TTL time.Duration
-	// Waiters is how many requests wait behind the value. With 0 it takes the lease at once or not at all.
+	// Waiters is how many requests wait behind the value. The first of them has the lease if Enter takes it, or has taken it.
+	// With 0 it is taken at once or not at all.
 	Waiters int
 	// Note describes them for people, opaque to the locker, at most MaxNote bytes of text.
 	Note string
@@ -77,10 +102,18 @@ type Extension struct {
 	Value fence.Digest
 	// TTL is how long the lease is to run from now.
 	TTL time.Duration
+	// Next is whose the lease is from then on, a value of the same hold that never had it; the answer is about it then. Zero
+	// leaves the lease with Value.
+	Next fence.Digest
 	// Tenant is the acquire digest of the one for whom it is extended, and Holder his name.
 	Tenant fence.Digest
 	Holder string
+	// Waiters is how many requests wait behind the value from then on, for its own gateway to say. KeepWaiters: as many as before.
+	Waiters int
 }
+
+// KeepWaiters leaves it at what the locker knows of those that wait behind a value.
+const KeepWaiters = -1
 
 // Standing is how a lease stands, and how the value that was asked about stands to it.
 type Standing struct {
@@ -123,7 +156,7 @@ type Queued struct {
 type Dropped struct {
 	// Had says that the value held the lease, had it reserved, or stood in the queue.
 	Had bool
-	// Next says that the lease went to another that waited, or to the same value again. If he does not claim it somebody has to look.
+	// Next says that the lease went to another that waited, or to the same hold again. If he does not claim it somebody has to look.
 	Next bool
 }
 

@@ -191,7 +191,8 @@ func TestOrderUnderChaos(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			rng := rand.New(rand.NewPCG(seed, uint64(i)))
+			// What a manager does in the background passes here, too.
+			rng := rand.New(&lockedSource{source: rand.NewPCG(seed, uint64(i))})
 			var managers []*lease.Manager
 			for _, n := range nodes {
 				locker, _ := n.open()
@@ -246,6 +247,18 @@ func TestOrderUnderChaos(t *testing.T) {
 		t.Fatalf("%d grants and %d void certificates show nothing", len(h.grants), h.voids)
 	}
 	checkBlocks(t, ledger.Grants("chaos"))
+}
+
+// lockedSource is a source of randomness for several goroutines.
+type lockedSource struct {
+	mu     sync.Mutex
+	source rand.Source
+}
+
+func (l *lockedSource) Uint64() uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.source.Uint64()
 }
 
 // TestOrderCheckFindsTheUsualRecipes is the counter-example: the same pause, in acquires that draw the token in the

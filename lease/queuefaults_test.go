@@ -117,7 +117,7 @@ func chaos(t *testing.T, seed uint64, faults bool) {
 				if rng.IntN(6) == 0 {
 					time.AfterFunc(time.Duration(rng.IntN(30))*time.Millisecond, cancel)
 				}
-				q := lease.Request{Name: name, Principal: "p", Holder: fmt.Sprint(i), TTL: 300 * time.Millisecond, Wait: 10 * time.Second}
+				q := lease.Request{Name: name, Principal: "p", Holder: fmt.Sprint(i), TTL: 500 * time.Millisecond, Wait: 10 * time.Second}
 				if rng.IntN(4) == 0 {
 					q.Wait = time.Duration(rng.IntN(20)) * time.Millisecond
 				}
@@ -125,6 +125,7 @@ func chaos(t *testing.T, seed uint64, faults bool) {
 					q.AcquireID = fmt.Sprint(i, "/", n)
 				}
 				h, err := f.gateways[rng.IntN(3)].Acquire(mine, q)
+				began := time.Now()
 				switch code := fence.CodeOf(err); {
 				case err == nil:
 					grants.Add(1)
@@ -133,13 +134,20 @@ func chaos(t *testing.T, seed uint64, faults bool) {
 					}
 					<-time.After(time.Duration(rng.IntN(4)) * time.Millisecond)
 					if rng.IntN(5) == 0 {
-						_, _ = f.gateways[rng.IntN(3)].Renew(context.WithoutCancel(ctx), ref(h), 0)
+						_, err := f.gateways[rng.IntN(3)].Renew(context.WithoutCancel(ctx), ref(h), 0)
+						if err != nil && !faults {
+							t.Errorf("renew after %v of %v: %v", time.Since(began), h.Remaining, err)
+						}
 					}
 					inside[name].Add(-1)
 					if rng.IntN(25) > 0 {
 						via := f.gateways[rng.IntN(3)]
 						if err := via.Release(context.WithoutCancel(ctx), ref(h)); err != nil && !faults {
 							t.Errorf("release: %v", err)
+						}
+						// Repeated as after a lost answer, it takes nothing from whoever is next.
+						for range rng.IntN(3) {
+							_ = f.gateways[rng.IntN(3)].Release(context.WithoutCancel(ctx), ref(h))
 						}
 					}
 				case mine.Err() != nil && code == fence.CodeUnavailable, code == fence.CodeLeaseHeld && q.Wait < time.Second:

@@ -109,7 +109,12 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // giveUp gives back what the batch has in the locker.
-func (b *batch) giveUp(context.Context) { _ = b.t.drop(b.name, b.value) }
+func (b *batch) giveUp(context.Context) {
+	b.t.mu.Lock()
+	value := b.value
+	b.t.mu.Unlock()
+	_ = b.t.drop(b.name, value)
+}
 
 // enter takes the lease, or a stand in its queue. The floor is read first (I4).
 func (b *batch) enter(ctx context.Context) {
@@ -144,6 +149,7 @@ func (b *batch) entered(e Entry, sent time.Time, st Standing, floor fence.Token)
 	case st.Value == b.value && st.Reserved:
 		b.phase, b.pushed = queued, true
 	case st.Value == b.value:
+		b.notedWaiters = max(0, e.Waiters-1)
 		b.phase, b.floor, b.unproved, b.until = holding, floor, false, sent.Add(st.Remaining)
 		if len(b.waiters) > 0 && b.waiters[0].ttl <= e.TTL {
 			b.hand(sent, false)
@@ -199,9 +205,11 @@ func (b *batch) checkHolder(ctx context.Context, st Standing) {
 func (b *batch) stands(e Entry, sent time.Time, st Standing) bool {
 	b.heard(e, sent, st)
 	switch {
-	case st.Value == b.value && (st.Reserved || b.phase != holding):
-		// Also a claim whose answer was lost.
-		b.pushed = true
+	case e.Value != b.value:
+		// The answer was overtaken.
+	case SameHold(st.Value, b.value) && (st.Value != b.value || st.Reserved || b.phase != holding):
+		// Also a claim or a proof whose answer was lost.
+		b.reserved(st.Value)
 	case st.Value == b.value:
 		b.until = sent.Add(st.Remaining)
 		return true
@@ -274,6 +282,7 @@ func (b *batch) extend(ctx context.Context) {
 
 func (b *batch) extended(sent time.Time, x Extension, st Standing) {
 	b.retry = nil
+	b.noted, b.notedWaiters = sent, x.Waiters
 	b.until = sent.Add(x.TTL)
 	b.followed = b.followed || st.Followed
 }
@@ -284,7 +293,7 @@ func (b *batch) extension() (Extension, bool) {
 		return Extension{}, false
 	}
 	w := b.waiters[0]
-	x := Extension{Value: b.value, TTL: w.ttl, Tenant: w.acquire, Holder: w.holder}
+	x := Extension{Value: b.value, TTL: w.ttl, Tenant: w.acquire, Holder: w.holder, Waiters: len(b.waiters) - 1}
 	if len(b.waiters) > 1 {
 		x.TTL += slack(w.ttl)
 	}
@@ -300,22 +309,14 @@ func (b *batch) prove(ctx context.Context) {
 		return
 	}
 	b.t.mu.Lock()
-	who := b.tenant
-	var x Extension
-	ok := true
-	if who != nil && newest != nil && newest.Acquire == who.acquire && newest.Hold == b.value && newest.Ended == "" {
-		// The lease was given up for the one before him.
-		x = Extension{Value: b.value, TTL: max(time.Millisecond, time.Until(who.deadline)) + slack(MaxTTL), Tenant: who.acquire, Holder: who.holder}
-	} else {
-		b.tenant, who = nil, nil
-		x, ok = b.extension()
-	}
+	// The lease was given up for him, if there is one.
+	b.tenant = nil
+	x, ok := b.extension()
 	b.t.mu.Unlock()
 	if !ok {
 		return
 	}
-	sent := time.Now()
-	st, err := b.t.locker.Extend(ctx, b.name, x)
+	st, sent, err := b.goOn(ctx, x)
 	b.t.mu.Lock()
 	defer b.t.mu.Unlock()
 	switch {
@@ -330,14 +331,42 @@ func (b *batch) prove(ctx context.Context) {
 	default:
 		b.phase, b.pushed = holding, false
 		b.extended(sent, x, st)
-		if who != nil || b.busy() {
-			return
-		}
 		b.floor, b.unproved = firstOf(newest), false
-		if len(b.waiters) > 0 && b.waiters[0].ttl <= x.TTL {
+		if !b.busy() && len(b.waiters) > 0 && b.waiters[0].ttl <= x.TTL {
 			b.hand(sent, false)
 		}
 	}
+}
+
+// goOn extends the lease under the next value of the hold, which is the batch's then, and tells when that was asked. Standing.Value
+// is zero if the lease is lost.
+func (b *batch) goOn(ctx context.Context, x Extension) (st Standing, sent time.Time, err error) {
+	const most = 3 // the hold has another value than was thought after an answer that was lost, or a drop by another gateway
+	for range most {
+		b.t.mu.Lock()
+		b.count++
+		x.Value, x.Next = b.value, withCount(b.value, b.count)
+		b.t.mu.Unlock()
+		sent = time.Now()
+		if st, err = b.t.locker.Extend(ctx, b.name, x); err != nil {
+			return st, sent, err
+		}
+		if !SameHold(st.Value, x.Value) {
+			break
+		}
+		// A drop by another gateway reserves the lease for the same next value.
+		won := st.Value == x.Next && !st.Reserved
+		b.t.mu.Lock()
+		b.value, b.count = st.Value, max(b.count, countOf(st.Value))
+		// A look may have met the lease under its next value, before this answer came.
+		b.pushed = b.pushed && !won
+		b.t.mu.Unlock()
+		if won {
+			return st, sent, nil
+		}
+	}
+	st.Value = fence.Digest{}
+	return st, sent, nil
 }
 
 // wait pauses after an error. A release does not wait for it. t.mu is held.

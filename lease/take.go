@@ -156,12 +156,12 @@ func (w *waiter) await(ctx context.Context, a *acquire) (*turn, error) {
 		case o := <-w.told:
 			return o.turn, o.err
 		case <-late:
-			if at, waiting, left := t.withdraw(w); left {
-				return nil, a.tooLate(ctx, w, at, waiting)
+			if value, at, waiting, left := t.withdraw(w); left {
+				return nil, a.tooLate(ctx, value, at, waiting)
 			}
 			late = nil // it is told
 		case <-ctx.Done():
-			if _, _, left := t.withdraw(w); left {
+			if _, _, _, left := t.withdraw(w); left {
 				return nil, a.cancelled(ctx.Err())
 			}
 			o := <-w.told
@@ -179,17 +179,19 @@ func (w *waiter) await(ctx context.Context, a *acquire) (*turn, error) {
 	}
 }
 
-// withdraw takes a waiter out of its batch, and tells where it stood in it, and among how many here, counted from 0.
-func (t *turns) withdraw(w *waiter) (at, waiting int, left bool) {
+// withdraw takes a waiter out of its batch, and tells the batch's value, where it stood in it, counted from 0, and among how
+// many here.
+func (t *turns) withdraw(w *waiter) (value fence.Digest, at, waiting int, left bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	value = w.batch.value
 	at = slices.Index(w.batch.waiters, w)
 	waiting = t.queued(w.batch.name)
-	return at, waiting, w.batch.leave(w)
+	return value, at, waiting, w.batch.leave(w)
 }
 
 // tooLate is the answer to who has waited as long as he would.
-func (a *acquire) tooLate(ctx context.Context, w *waiter, at, here int) error {
+func (a *acquire) tooLate(ctx context.Context, value fence.Digest, at, here int) error {
 	st, err := a.m.locker.Look(ctx, a.cert.Lease, MaxQueue)
 	if err != nil {
 		return a.heldBy(Standing{}, at+1, max(here, at+1))
@@ -198,12 +200,12 @@ func (a *acquire) tooLate(ctx context.Context, w *waiter, at, here int) error {
 		a.newest = newest
 		a.m.turns.suspect(newest, st)
 	}
-	ahead, waiting, passed := 0, st.Behind, st.Value == w.batch.value
+	ahead, waiting, passed := 0, st.Behind, SameHold(st.Value, value)
 	if !passed {
 		ahead = st.Behind
 	}
 	for _, q := range st.Queue {
-		if passed = passed || q.Value == w.batch.value; !passed {
+		if passed = passed || SameHold(q.Value, value); !passed {
 			ahead += q.Waiters
 		}
 		waiting += q.Waiters
@@ -290,8 +292,9 @@ func (b *batch) leaveOrTend() error {
 		return nil
 	}
 	b.end()
+	value := b.value
 	b.t.mu.Unlock()
-	return b.t.drop(b.name, b.value)
+	return b.t.drop(b.name, value)
 }
 
 // lasts says until when the lease runs at least.

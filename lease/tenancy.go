@@ -46,8 +46,8 @@ func (t *turns) notice(g *fence.Grant) {
 		return
 	}
 	t.mu.Lock()
-	b := t.holds[g.Hold]
-	known := b != nil && b.tenant != nil && b.tenant.acquire == g.Acquire && b.tenant.first == g.First()
+	b := t.holds[HoldOf(g.Hold)]
+	known := b != nil && b.tenant != nil && b.tenant.first == g.First()
 	t.mu.Unlock()
 	if known {
 		_ = t.freed(g)
@@ -57,12 +57,12 @@ func (t *turns) notice(g *fence.Grant) {
 // freed gives back the lease of a grant that has ended or was superseded: to the next that waits here, else to the locker.
 func (t *turns) freed(g *fence.Grant) error {
 	t.mu.Lock()
-	b := t.holds[g.Hold]
+	b := t.holds[HoldOf(g.Hold)]
 	switch {
 	case b == nil:
 		t.mu.Unlock()
 		return t.drop(g.Lease, g.Hold)
-	case b.tenant != nil && b.tenant.acquire == g.Acquire:
+	case b.tenant != nil && b.tenant.first == g.First():
 		b.vacate()
 		b.unproved = true
 	case b.busy():
@@ -87,11 +87,11 @@ func (t *turns) renew(g *fence.Grant, ttl time.Duration) (underway, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := underway{t: t, ttl: ttl, asked: ttl}
-	b := t.holds[g.Hold]
+	b := t.holds[HoldOf(g.Hold)]
 	switch {
 	case b == nil:
 		return r, true
-	case b.tenant == nil || b.tenant.acquire != g.Acquire:
+	case b.tenant == nil || b.tenant.first != g.First():
 		return r, b.turn == nil && b.tenant == nil && len(b.waiters) == 0
 	}
 	r.b, r.who = b, b.tenant

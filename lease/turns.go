@@ -34,7 +34,8 @@ const (
 // A batch that holds the lease hands it on to its next without asking the locker, as often as the lease runs long enough
 // there; the next one's certificate then has the previous grant's first token as its floor. When something came between (the
 // grant was ended, or ended elsewhere, or a certificate was void) the batch proves its hold first: it reads the floor, then
-// extends the lease.
+// extends the lease under the hold's next value. So a value stands for one grant and those that followed it by such hand-offs
+// alone, and whoever drops the value of a grant that has ended drops nobody else's lease.
 //
 // A batch in which somebody waits has a steward, a goroutine that alone calls the locker for it. A batch whose lease is held,
 // with nobody behind, is only remembered, so that a release and the next to come find it.
@@ -52,7 +53,7 @@ type turns struct {
 	closed  bool
 	hears   bool // Listen was started
 	lines   map[string]*line
-	holds   map[fence.Digest]*batch
+	holds   map[fence.Digest]*batch // by HoldOf
 	waiting int
 	watched map[string]*time.Timer
 	// suspects are leases that are held for grants that have ended.
@@ -154,18 +155,21 @@ func (t *turns) signal(s Signal) {
 			b.nudge()
 		}
 	case Followed:
-		if b := t.holds[s.Value]; b != nil {
+		if b := t.holds[HoldOf(s.Value)]; b != nil {
 			b.followed = true
 		}
 	case Pushed:
-		b := t.holds[s.Value]
+		b := t.holds[HoldOf(s.Value)]
 		if b == nil {
 			// Nobody waits here any more, or never did: an old copy of the locker's data has come back.
 			t.spawn(func() { t.drop(s.Name, s.Value) })
 			return
 		}
-		b.pushed = true
-		b.tend()
+		// One that comes late is of a reservation that was claimed since.
+		if n := countOf(s.Value); n > countOf(b.value) || n == countOf(b.value) && b.phase != holding {
+			b.reserved(s.Value)
+			b.tend()
+		}
 	}
 }
 
@@ -212,8 +216,7 @@ func (t *turns) watch(name string, after time.Duration) {
 // suspect takes a lease away that is still held, after a while, for a grant that has ended: the locker could not be told, or the
 // ledger was advanced. Its successor need not wait out the TTL.
 //
-// It is safe: nobody is granted anything under that value without an extension for another tenant first, and whoever
-// proves the value afterwards finds it gone, or reserved for him. I4 does not rest on the locker keeping anything.
+// It is safe: a grant that comes after one that has ended has another value. I4 does not rest on the locker keeping anything.
 func (t *turns) suspect(g *fence.Grant, st Standing) {
 	if g == nil || !endedUnder(g, st) {
 		return
@@ -241,22 +244,22 @@ func (t *turns) suspect(g *fence.Grant, st Standing) {
 	})
 }
 
-// endedUnder tells whether a lease is held for a grant that has ended, and for nobody since.
+// endedUnder tells whether a lease is held for a grant that has ended.
 func endedUnder(g *fence.Grant, st Standing) bool {
-	return g.Ended != "" && st.Value == g.Hold && !st.Reserved && (st.Tenant == fence.Digest{} || st.Tenant == g.Acquire)
+	return g.Ended != "" && st.Value == g.Hold && !st.Reserved
 }
 
 // begin makes a batch at the end of its line. t.mu is held.
 func (t *turns) begin(name string, place int64) *batch {
 	b := &batch{t: t, name: name, place: place, wake: make(chan struct{}, 1)}
-	rand.Read(b.value[:])
+	rand.Read(b.value[:countAt])
 	l := t.lines[name]
 	if l == nil {
 		l = &line{name: name}
 		t.lines[name] = l
 	}
 	l.batches = append(l.batches, b)
-	t.holds[b.value] = b
+	t.holds[HoldOf(b.value)] = b
 	return b
 }
 

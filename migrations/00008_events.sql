@@ -52,8 +52,8 @@ END $$;
 -- +goose StatementEnd
 
 -- What becomes of a certificate: accepted, repeated (the newest grant is this acquire's), void, grant-ended or invalid-request.
--- A local one, of a lease that is handed on without asking the locker, needs a newest grant of the same hold that was not broken:
--- who breaks a grant takes its lease away.
+-- A local one, of a lease that is handed on without asking the locker, needs a newest grant of the same hold that has not ended:
+-- whoever ends a grant gives its lease away.
 -- +goose StatementBegin
 CREATE FUNCTION fence.decide_certificate(g fence.grants, p_floor bigint, p_acquire_hash bytea, p_holder text, p_ttl_ms bigint,
     p_hold bytea, p_local boolean) RETURNS text LANGUAGE sql IMMUTABLE AS $$
@@ -62,7 +62,7 @@ CREATE FUNCTION fence.decide_certificate(g fence.grants, p_floor bigint, p_acqui
                           WHEN g.ended_at IS NOT NULL THEN 'grant-ended'
                           ELSE 'repeated' END
                 WHEN coalesce(g.first, 0) <> p_floor THEN 'void'
-                WHEN p_local AND (coalesce(g.hold, g.acquire_hash) IS DISTINCT FROM p_hold OR g.ended_why LIKE 'broken%') THEN 'void'
+                WHEN p_local AND (coalesce(g.hold, g.acquire_hash) IS DISTINCT FROM p_hold OR g.ended_at IS NOT NULL) THEN 'void'
                 ELSE 'accepted' END $$;
 -- +goose StatementEnd
 

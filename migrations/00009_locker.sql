@@ -221,7 +221,7 @@ BEGIN
     IF held.name IS NULL THEN
         -- Nobody waits, or it would have been given to him.
         INSERT INTO fence.leases AS l (name, value, gateway, poll_ms, waiters, holder, reserved, ends_at)
-        VALUES (p_name, p_value, p_gateway, p_poll_ms, p_waiters, p_holder, false, v_now + p_ttl_ms * interval '1 ms')
+        VALUES (p_name, p_value, p_gateway, p_poll_ms, greatest(p_waiters - 1, 0), p_holder, false, v_now + p_ttl_ms * interval '1 ms')
         ON CONFLICT (name) DO UPDATE SET value = excluded.value, gateway = excluded.gateway, poll_ms = excluded.poll_ms, waiters = excluded.waiters,
                holder = excluded.holder, reserved = false, tenant = NULL, renewed_until = NULL, ends_at = excluded.ends_at
         RETURNING l.* INTO held;
@@ -230,8 +230,9 @@ BEGIN
         RETURN v;
     END IF;
     IF held.value = p_value THEN
-        UPDATE fence.leases l SET waiters = p_waiters WHERE l.name = p_name AND l.waiters <> p_waiters;
-        held.waiters := p_waiters;
+        -- The first of them has it, unless it is reserved.
+        held.waiters := CASE WHEN held.reserved THEN p_waiters ELSE greatest(p_waiters - 1, 0) END;
+        UPDATE fence.leases l SET waiters = held.waiters WHERE l.name = p_name AND l.waiters <> held.waiters;
         RETURN fence.lease_standing(held, p_name, p_value);
     END IF;
     UPDATE fence.lease_queue q SET waiters = p_waiters, note = p_note, forget_at = v_forget WHERE q.name = p_name AND q.value = p_value;
@@ -275,9 +276,10 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- lease.Locker's Extend.
+-- lease.Locker's Extend. p_next is null when the value stays, p_waiters negative when it is to be as before.
 -- +goose StatementBegin
-CREATE FUNCTION fence.lease_extend(p_name text, p_value bytea, p_gateway uuid, p_ttl_ms bigint, p_tenant bytea, p_holder text) RETURNS fence.standing
+CREATE FUNCTION fence.lease_extend(p_name text, p_value bytea, p_gateway uuid, p_ttl_ms bigint, p_tenant bytea, p_holder text, p_next bytea,
+    p_waiters integer) RETURNS fence.standing
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -289,17 +291,19 @@ BEGIN
                ends_at = CASE WHEN l.gateway <> p_gateway AND l.waiters > 0 THEN greatest(l.ends_at, v_until) ELSE v_until END,
                renewed_until = CASE WHEN l.gateway <> p_gateway THEN v_until END,
                holder = CASE WHEN l.reserved THEN p_holder ELSE l.holder END,
-               reserved = false, tenant = p_tenant
+               waiters = CASE WHEN l.gateway = p_gateway AND p_waiters >= 0 THEN p_waiters ELSE l.waiters END,
+               reserved = false, tenant = p_tenant, value = coalesce(p_next, l.value)
          WHERE l.name = p_name
         RETURNING l.* INTO held;
+        RETURN fence.lease_standing(held, p_name, held.value);
     END IF;
     RETURN fence.lease_standing(held, p_name, p_value);
 END $$;
 -- +goose StatementEnd
 
--- lease.Locker's Drop.
+-- lease.Locker's Drop. p_next is the next value of the hold.
 -- +goose StatementBegin
-CREATE FUNCTION fence.lease_drop(p_name text, p_value bytea, p_gateway uuid, OUT had boolean, OUT next boolean) LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION fence.lease_drop(p_name text, p_value bytea, p_gateway uuid, p_next bytea, OUT had boolean, OUT next boolean) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     held fence.leases := fence.open_lease(p_name, p_gateway);
@@ -313,10 +317,10 @@ BEGIN
     had := true;
     IF held.gateway <> p_gateway AND held.waiters > 0 AND NOT fence.gateway_gone(held.gateway, held.poll_ms) THEN
         -- Those that wait behind it are next.
-        UPDATE fence.leases l SET reserved = true, tenant = NULL, renewed_until = NULL,
+        UPDATE fence.leases l SET value = p_next, reserved = true, tenant = NULL, renewed_until = NULL,
                ends_at = clock_timestamp() + fence.reservation(l.poll_ms)
          WHERE l.name = p_name;
-        PERFORM fence.tell_gateway(held.gateway, held.poll_ms, 'p', p_name, p_value);
+        PERFORM fence.tell_gateway(held.gateway, held.poll_ms, 'p', p_name, p_next);
         next := true;
         RETURN;
     END IF;

@@ -34,6 +34,7 @@ func TestMetricsOfServe(t *testing.T) {
 	s.want(200, "GET", "/v1/rows/wallets/42", "", as)
 	s.want(200, "GET", "/v1/marks/rows/wallets/42", "", as)
 	s.want(204, "DELETE", "/v1/leases/wallet:42", "", as, "X-Lease-Id: "+id)
+	s.want(400, "GET", "/v1/events?after=nonsense", "", as)
 	s.want(401, "GET", "/v1/rows/wallets/42", "", "Authorization: Bearer wrong")
 	objectToken, _ := s.acquire("report:private.csv", as)
 	s.want(201, "PUT", "/v1/objects/"+s.bucket+"/private.csv", "a body", as, "X-Fence-Token: "+objectToken.String())

@@ -14,6 +14,10 @@ import (
 // Extend implements lease.Locker.
 func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (lease.Standing, error) {
 	x.TTL = bounded(x.TTL)
+	about := x.Value
+	if (x.Next != fence.Digest{}) {
+		about = x.Next
+	}
 	var st lease.Standing
 	err := l.call(ctx, name, x.Value, 1, func(ctx context.Context, a *attempt) error {
 		s, err := a.settle(ctx)
@@ -21,7 +25,7 @@ func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (le
 			err = a.hold(ctx, s, l.extended(s, x))
 		}
 		if err == nil {
-			st = s.standing(x.Value)
+			st = s.standing(about)
 		}
 		return err
 	})
@@ -43,6 +47,11 @@ func (l *Locker) extended(s *state, x lease.Extension) held {
 		if h.waiters > 0 {
 			h.ttl = max(x.TTL, bounded(s.left))
 		}
+	} else if x.Waiters >= 0 {
+		h.waiters = x.Waiters
+	}
+	if (x.Next != fence.Digest{}) {
+		h.value = x.Next
 	}
 	return h
 }
@@ -84,7 +93,7 @@ func (a *attempt) giveUp(ctx context.Context, s *state) (next bool, err error) {
 			return false, err
 		}
 		if there {
-			again := held{value: s.held.value, gateway: s.held.gateway, holder: s.held.holder, waiters: s.held.waiters}
+			again := held{value: lease.NextValue(s.held.value), gateway: s.held.gateway, holder: s.held.holder, waiters: s.held.waiters}
 			return true, a.reserveFor(ctx, s, again, nil)
 		}
 	}

@@ -24,7 +24,11 @@ func (l *Locker) Enter(ctx context.Context, name string, e lease.Entry) (lease.S
 		switch {
 		case err != nil:
 		case s.heldBy(e.Value), s.stands():
-			if err = a.renew(ctx, s, e); err == nil && a.again && s.stands() {
+			note := e
+			if s.heldBy(e.Value) && !s.held.reserved {
+				note.Waiters-- // the first of them has it
+			}
+			if err = a.renew(ctx, s, note); err == nil && a.again && s.stands() {
 				a.tellFollowed(ctx, s)
 			}
 		case s.free():
@@ -80,7 +84,7 @@ func checkNote(note string) error {
 
 // take takes a lease that is free, if nobody waits for it. The entry's place is where it would stand.
 func (a *attempt) take(ctx context.Context, s *state, e lease.Entry) error {
-	h := held{value: e.Value, gateway: a.gateway, holder: e.Holder, ttl: e.TTL, waiters: max(e.Waiters, 0)}
+	h := held{value: e.Value, gateway: a.gateway, holder: e.Holder, ttl: e.TTL, waiters: max(e.Waiters-1, 0)}
 	if err := a.hold(ctx, s, h, a.nobodyWaits()); err != nil {
 		return err
 	}

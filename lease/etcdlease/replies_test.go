@@ -56,7 +56,7 @@ func TestLostReplies(t *testing.T) {
 
 	lose("take", func() { holds(t, enter(t, a, "lost", entry("a", 0, time.Minute)), "a") })
 	lose("note", func() {
-		if got := enter(t, a, "lost", entry("a", 3, time.Minute)); got.Behind != 3 {
+		if got := enter(t, a, "lost", entry("a", 4, time.Minute)); got.Behind != 3 {
 			t.Errorf("it stands %+v, want 3 behind it", got)
 		}
 	})

@@ -9,30 +9,48 @@ import (
 
 func testForeignDrop(s *suite) {
 	a, b, c, name := s.gateway(), s.gateway(), s.gateway(), s.name("foreign drop")
-	a.enter(name, "a", 2)
+	a.enter(name, "a", 3)
 	c.enter(name, "c", 1)
 	s.press()
-	// The second finds it reserved, and leaves it so.
-	for range 2 {
-		if got := b.drop(name, "a"); got != (lease.Dropped{Had: true, Next: true}) {
-			s.fatalf("dropped %+v, want it had and another next", got)
-		}
+	if got := b.drop(name, "a"); got != (lease.Dropped{Had: true, Next: true}) {
+		s.fatalf("dropped %+v, want it had and another next", got)
+	}
+	reserved := func(what, who string) {
+		s.Helper()
 		got := b.look(name)
-		s.reserved(got, "a")
+		s.reserved(got, who)
 		s.stands(got, "c")
 		if got.Behind != 2 {
-			s.fatalf("it stands %s, want 2 behind it", show(got))
+			s.fatalf("%s: it stands %s, want 2 behind it", what, show(got))
 		}
 	}
-	a.told(lease.Pushed, name, "a")
-	s.held2(a.extendFor(name, "a", "next behind a", time.Minute), "a", "next behind a", 50*time.Second, time.Minute)
+	reserved("dropped", "a+")
+	// A reservation can be dropped as a lease can.
+	if got := b.drop(name, "a+"); got != (lease.Dropped{Had: true, Next: true}) {
+		s.fatalf("dropped %+v, want it had and another next", got)
+	}
+	reserved("dropped again", "a++")
+	// What comes late finds its value gone.
+	for _, g := range []*gateway{a, b} {
+		for _, late := range []string{"a", "a+"} {
+			if got := g.drop(name, late); got.Had {
+				s.fatalf("%s dropped %+v", late, got)
+			}
+			if got := g.extend(name, late, time.Hour); got.Value != value(s, "a++") || !got.Reserved {
+				s.fatalf("%s extended: it stands %s", late, show(got))
+			}
+		}
+	}
+	a.told(lease.Pushed, name, "a+")
+	a.told(lease.Pushed, name, "a++")
+	s.held2(a.extendFor(name, "a++", "next behind a", time.Minute), "a++", "next behind a", 50*time.Second, time.Minute)
 	s.release()
 	// Nobody waits behind it any more: it goes to the queue.
-	if got := a.stay(name, "a", 0); got.Behind != 0 {
+	if got := a.stay(name, "a++", 0); got.Behind != 0 {
 		s.fatalf("it stands %s, want nobody behind it", show(got))
 	}
 	s.press()
-	if got := b.drop(name, "a"); got != (lease.Dropped{Had: true, Next: true}) {
+	if got := b.drop(name, "a++"); got != (lease.Dropped{Had: true, Next: true}) {
 		s.fatalf("dropped %+v, want it had and another next", got)
 	}
 	s.reserved(b.look(name), "c")
@@ -43,9 +61,62 @@ func testForeignDrop(s *suite) {
 	}
 }
 
+// testNextValue extends a lease under the next value of its hold, and tells how many wait behind it.
+func testNextValue(s *suite) {
+	a, b, name := s.gateway(), s.gateway(), s.name("next value")
+	a.enter(name, "a", 1)
+	b.enter(name, "b", 1)
+	goOn := func(from, to string, waiters int) lease.Standing {
+		return a.extendBy(name, lease.Extension{
+			Value: value(s, from), Next: value(s, to), TTL: time.Minute, Tenant: tenant("t"), Holder: "t", Waiters: waiters,
+		})
+	}
+	behind := func(got lease.Standing, who, holder string, behind int) {
+		s.Helper()
+		s.held2(got, who, holder, 50*time.Second, time.Minute)
+		if got.Behind != behind || got.Tenant != tenant("t") {
+			s.fatalf("it stands %s, want %d behind it and a tenant", show(got), behind)
+		}
+	}
+	goOn("a", "a+", 4)
+	behind(b.look(name), "a+", "a", 4)
+	// Repeated, it changes nothing.
+	goOn("a", "a+", 4)
+	behind(b.look(name), "a+", "a", 4)
+	if got := b.drop(name, "a"); got.Had {
+		s.fatalf("dropped %+v by a former value", got)
+	}
+	goOn("a+", "a+++", lease.KeepWaiters)
+	behind(b.look(name), "a+++", "a", 4)
+	goOn("a+++", "a++++", 0)
+	behind(b.look(name), "a++++", "a", 0)
+	if got := a.stay(name, "a++++", 0); !got.Followed {
+		s.fatalf("it stands %s, want followers", show(got))
+	}
+	s.press()
+	a.drop(name, "a++++")
+	got := b.extendBy(name, lease.Extension{
+		Value: value(s, "b"), Next: value(s, "b+"), TTL: time.Minute, Tenant: tenant("t"), Holder: "first", Waiters: 2,
+	})
+	behind(got, "b+", "first", 2)
+	s.release()
+	// What another gateway thinks does not count.
+	got = a.extendBy(name, lease.Extension{Value: value(s, "b+"), TTL: time.Minute, Tenant: tenant("t"), Holder: "x", Waiters: 0})
+	behind(got, "b+", "first", 2)
+	s.press()
+	if got := a.drop(name, "b+"); got != (lease.Dropped{Had: true, Next: true}) {
+		s.fatalf("dropped %+v, want it had and another next", got)
+	}
+	s.reserved(a.look(name), "b++")
+	b.told(lease.Pushed, name, "b++")
+	b.drop(name, "b++")
+	s.release()
+	s.free(a.look(name))
+}
+
 func testForeignDropGone(s *suite) {
 	a, b, c, name := s.gateway(), s.gateway(), s.gateway(), s.name("foreign drop, gone")
-	a.enter(name, "a", 2)
+	a.enter(name, "a", 3)
 	c.enter(name, "c", 1)
 	a.leave()
 	if got := b.drop(name, "a"); !got.Had || !got.Next {
@@ -57,7 +128,7 @@ func testForeignDropGone(s *suite) {
 
 func testForeignExtension(s *suite) {
 	a, b, name := s.gateway(), s.gateway(), s.name("foreign extension")
-	a.enter(name, "a", 1)
+	a.enter(name, "a", 2)
 	a.extend(name, "a", time.Hour)
 
 	renewed := func(what string, got lease.Standing, by string, least, most time.Duration) {
@@ -207,7 +278,7 @@ func testRestart(s *suite) {
 		if err != nil || got.Value != e.Value {
 			return false
 		}
-		got, err = b.Extend(s.Context(), name, lease.Extension{Value: e.Value, TTL: time.Minute, Holder: "b"})
+		got, err = b.Extend(s.Context(), name, lease.Extension{Value: e.Value, TTL: time.Minute, Holder: "b", Waiters: lease.KeepWaiters})
 		return err == nil && got.Value == e.Value && !got.Reserved
 	})
 	b.drop(name, "b")

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,7 +78,15 @@ func (g *gateway) told(kind lease.SignalKind, name, who string) {
 	g.s.eventually("a signal to "+who, func() bool { return g.count(kind, name, who) > 0 })
 }
 
-func value(s *suite, who string) fence.Digest { return fence.DigestOf("leasetest", s.run, who) }
+// value is that of who; each "+" behind the name stands for one time that something came between.
+func value(s *suite, who string) fence.Digest {
+	name := strings.TrimRight(who, "+")
+	v := fence.DigestOf("leasetest", s.run, name)
+	for range len(who) - len(name) {
+		v = lease.NextValue(v)
+	}
+	return v
+}
 
 func tenant(who string) fence.Digest { return fence.DigestOf("tenant", who) }
 
@@ -116,7 +125,12 @@ func (g *gateway) extend(name, who string, ttl time.Duration) lease.Standing {
 
 func (g *gateway) extendFor(name, who, by string, ttl time.Duration) lease.Standing {
 	g.s.Helper()
-	standing, err := g.Extend(g.s.Context(), name, lease.Extension{Value: value(g.s, who), TTL: ttl, Tenant: tenant(by), Holder: by})
+	return g.extendBy(name, lease.Extension{Value: value(g.s, who), TTL: ttl, Tenant: tenant(by), Holder: by, Waiters: lease.KeepWaiters})
+}
+
+func (g *gateway) extendBy(name string, x lease.Extension) lease.Standing {
+	g.s.Helper()
+	standing, err := g.Extend(g.s.Context(), name, x)
 	if err != nil {
 		g.s.fatalf("extend %q: %v", name, err)
 	}

@@ -183,9 +183,9 @@ func (l *Ledger) List(ctx context.Context, prefix, after string, limit int) ([]*
 }
 
 // passesOn tells whether a lease may be handed on from its newest grant to another of the same hold, without asking the
-// locker. Who breaks a grant takes its lease away.
+// locker. Whoever ends a grant gives its lease away.
 func passesOn(g *fence.Grant, hold fence.Digest) bool {
-	return g != nil && g.Hold == hold && !strings.HasPrefix(g.Ended, fence.EndBroken)
+	return g != nil && g.Hold == hold && g.Ended == ""
 }
 
 // draw takes the next block. l.mu is held.

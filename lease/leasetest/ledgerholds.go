@@ -83,13 +83,9 @@ func testLocal(t *testing.T, l ledgerTest) {
 	if b.Hold != a.Hold || b.First() <= a.First() {
 		t.Fatalf("handed on: %+v after %+v", b, a)
 	}
-	for _, why := range []string{fence.EndReleased, fence.EndAbandoned} {
-		l.end("local", fence.Ending{Why: why})
-		b = l.certify(local("after "+why, b.First(), "1"))
-	}
-	for _, why := range []string{fence.EndBroken, fence.EndBroken + ": stuck"} {
+	for _, why := range []string{fence.EndReleased, fence.EndAbandoned, fence.EndBroken, fence.EndBroken + ": stuck"} {
 		l.end("local", fence.Ending{Why: why, By: "admin"})
-		void("after a break", local("after "+why, b.First(), "1"))
+		void("after its end", local("after "+why, b.First(), "1"))
 		b = l.certify(heldUnder("local", "taken after "+why, b.First(), "1"))
 	}
 	l.certify(local("last", b.First(), "1"))

@@ -54,6 +54,7 @@ func Run(t *testing.T, b Backend) {
 			"NoteHasALimit":                 testNoteLimit,
 			"QueueHasALimit":                testQueueLimit,
 			"ForeignDropKeepsItForWaiters":  testForeignDrop,
+			"GoesOnUnderTheNextValue":       testNextValue,
 			"ForeignDropOfTheGone":          testForeignDropGone,
 			"ForeignExtensionNeverShortens": testForeignExtension,
 			"RepeatedCalls":                 testRepeated,

@@ -172,10 +172,14 @@ func (m *Memory) Enter(ctx context.Context, name string, e lease.Entry) (lease.S
 	i := k.find(e.Value)
 	switch {
 	case k.value == e.Value, i >= 0:
+		if k.value == e.Value && !k.reserved {
+			e.Waiters = max(0, e.Waiters-1)
+		}
 		return k.renew(i, e), nil
 	case k.value == fence.Digest{} && (len(k.queue) == 0 || e.Place > 0 && e.Place < k.queue[0].Place):
 		k.value, k.by, k.holder, k.tenant, k.renewed = e.Value, m, e.Holder, fence.Digest{}, time.Time{}
 		k.until = time.Now().Add(e.TTL)
+		e.Waiters = max(0, e.Waiters-1)
 		k.notes[e.Value] = e
 		st := k.standing(e.Value)
 		if st.Place = e.Place; st.Place == 0 {
@@ -238,6 +242,15 @@ func (m *Memory) Extend(ctx context.Context, name string, x lease.Extension) (le
 			}
 		}
 		k.until = until
+		note := k.notes[k.value]
+		if k.by == m && x.Waiters >= 0 {
+			note.Waiters = x.Waiters
+		}
+		if (x.Next != fence.Digest{}) {
+			delete(k.notes, k.value)
+			k.value, x.Value = x.Next, x.Next
+		}
+		k.notes[k.value] = note
 	}
 	return k.standing(x.Value), nil
 }
@@ -256,7 +269,10 @@ func (m *Memory) Drop(ctx context.Context, name string, value fence.Digest) (lea
 	if k.value != value {
 		return lease.Dropped{}, nil
 	}
-	if k.by != m && k.notes[value].Waiters > 0 && k.push(name, value, k.holder, k.by) {
+	next, note := lease.NextValue(value), k.notes[value]
+	if k.by != m && note.Waiters > 0 && k.push(name, next, k.holder, k.by) {
+		delete(k.notes, value)
+		k.notes[next] = note
 		return lease.Dropped{Had: true, Next: true}, nil
 	}
 	k.until, k.reserved = time.Time{}, false

@@ -113,7 +113,7 @@ func testLeave(s *suite) {
 
 func testNotes(s *suite) {
 	a, b, c, name := s.gateway(), s.gateway(), s.gateway(), s.name("notes")
-	a.enter(name, "a", 7)
+	a.enter(name, "a", 8)
 	if got := b.look(name); got.Behind != 7 {
 		s.fatalf("it stands %s, want 7 behind it", show(got))
 	}

@@ -61,6 +61,9 @@ func (q *sequence) enter(g *gateway, name string, m *model, w *waiter, takes boo
 	case m.holder == w:
 		m.behind = e.Waiters
 		if !m.reserved && takes {
+			m.behind = max(0, e.Waiters-1)
+		}
+		if !m.reserved && takes {
 			// Whether a repetition is told the place again is left open.
 			got.Place = 0
 		}
@@ -68,7 +71,7 @@ func (q *sequence) enter(g *gateway, name string, m *model, w *waiter, takes boo
 		m.queue[i].waiters, m.queue[i].note = e.Waiters, e.Note
 	case !takes:
 	case m.holder == nil:
-		m.holder, m.name, m.behind, m.remaining = w, w.label, e.Waiters, e.TTL
+		m.holder, m.name, m.behind, m.remaining = w, w.label, max(0, e.Waiters-1), e.TTL
 		if got.Place <= 1 || e.Place != 0 && got.Place != e.Place {
 			q.failf("taken, it has place %d", got.Place)
 		}
@@ -100,6 +103,10 @@ func (q *sequence) extend(g *gateway, name string, m *model, w *waiter, foreign 
 	x := lease.Extension{Value: w.value, Holder: rapid.SampledFrom([]string{"x", "y"}).Draw(q.T, "holder")}
 	x.Tenant = tenant(x.Holder)
 	x.TTL = time.Duration(rapid.IntRange(1, 4).Draw(q.T, "hours")) * time.Hour
+	x.Waiters = rapid.IntRange(lease.KeepWaiters, 2).Draw(q.T, "waiters")
+	if !foreign && rapid.Bool().Draw(q.T, "under the next value") {
+		x.Next = lease.NextValue(w.value)
+	}
 	got, err := g.Extend(q.s.Context(), name, x)
 	q.log("extend %s %s foreign %v for %v: %s, %v", name, w.label, foreign, x.TTL, show(got), err)
 	if q.slow() {
@@ -118,6 +125,12 @@ func (q *sequence) extend(g *gateway, name string, m *model, w *waiter, foreign 
 		} else {
 			m.remaining = x.TTL
 		}
+		if !foreign && x.Waiters >= 0 {
+			m.behind = x.Waiters
+		}
+		if (x.Next != fence.Digest{}) {
+			w.value = x.Next
+		}
 	}
 	return q.compare(got, err, m, w, false)
 }
@@ -135,6 +148,7 @@ func (q *sequence) drop(g *gateway, name string, m *model, w *waiter, foreign bo
 	switch {
 	case m.holder == w && foreign && m.behind > 0:
 		next, want.Had = w, true
+		w.value = lease.NextValue(w.value)
 		m.reserved, m.name, m.tenant, m.renewed = true, "", fence.Digest{}, 0
 	case m.holder == w:
 		next, want.Had = m.handOn(), true

@@ -156,8 +156,12 @@ func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (le
 	if err := checkExtension(name, x); err != nil {
 		return lease.Standing{}, fmt.Errorf("postgres extend: %w", err)
 	}
-	s, err := l.standing(ctx, "SELECT * FROM fence.lease_extend($1::text, $2::bytea, $3::uuid, $4::bigint, $5::bytea, $6::text)",
-		name, x.Value[:], l.gateway, millis(x.TTL), x.Tenant[:], x.Holder)
+	var next []byte
+	if (x.Next != fence.Digest{}) {
+		next = x.Next[:]
+	}
+	s, err := l.standing(ctx, "SELECT * FROM fence.lease_extend($1::text, $2::bytea, $3::uuid, $4::bigint, $5::bytea, $6::text, $7::bytea, $8::integer)",
+		name, x.Value[:], l.gateway, millis(x.TTL), x.Tenant[:], x.Holder, next, x.Waiters)
 	if err != nil {
 		return lease.Standing{}, fmt.Errorf("postgres extend: %w", err)
 	}
@@ -168,14 +172,15 @@ func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (le
 // Drop implements lease.Locker. When the reply to a drop was lost and the drop is repeated, it reports false.
 func (l *Locker) Drop(ctx context.Context, name string, value fence.Digest) (lease.Dropped, error) {
 	err := checkName(name, value)
+	next := lease.NextValue(value)
 	var d lease.Dropped
 	if err == nil {
-		err = l.call(ctx, "SELECT * FROM fence.lease_drop($1::text, $2::bytea, $3::uuid)", []any{name, value[:], l.gateway}, &d.Had, &d.Next)
+		err = l.call(ctx, "SELECT * FROM fence.lease_drop($1::text, $2::bytea, $3::uuid, $4::bytea)", []any{name, value[:], l.gateway, next[:]}, &d.Had, &d.Next)
 	}
 	if err != nil {
 		return lease.Dropped{}, fmt.Errorf("postgres drop: %w", err)
 	}
-	l.entries.forget(value)
+	l.entries.forget(lease.HoldOf(value))
 	return d, nil
 }
 

@@ -68,14 +68,15 @@ func (l *Locker) look(ctx context.Context, name string, most int) (lease.Standin
 
 // note remembers, in a locker that polls, whether anything can happen that concerns the value.
 func (l *Locker) note(value fence.Digest, s lease.Standing) {
+	hold := lease.HoldOf(value)
 	switch {
 	case l.pollMillis == 0:
-	case s.Value == value:
-		l.entries.keep(value, time.Now().Add(s.Remaining))
+	case lease.HoldOf(s.Value) == hold:
+		l.entries.keep(hold, time.Now().Add(s.Remaining))
 	case s.Place > 0:
-		l.entries.keep(value, time.Now().Add(queueMemory))
+		l.entries.keep(hold, time.Now().Add(queueMemory))
 	default:
-		l.entries.forget(value)
+		l.entries.forget(hold)
 	}
 }
 

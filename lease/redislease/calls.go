@@ -50,7 +50,12 @@ func (l *Locker) entry(ctx context.Context, name string, e lease.Entry, s *redis
 func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (lease.Standing, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.CallTimeout)
 	defer cancel()
-	standing, err := l.standing(ctx, l.scripts.extend, name, x.Value, millis(x.TTL), digest(x.Tenant), x.Holder)
+	if x.Waiters > 0 {
+		if err := l.shards.want(ctx, l.shardChannel(name), x.Value); err != nil {
+			return lease.Standing{}, err
+		}
+	}
+	standing, err := l.standing(ctx, l.scripts.extend, name, x.Value, millis(x.TTL), digest(x.Tenant), x.Holder, digest(x.Next), x.Waiters)
 	if err != nil {
 		return lease.Standing{}, fmt.Errorf("redis extend: %w", err)
 	}
@@ -62,7 +67,7 @@ func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (le
 func (l *Locker) Drop(ctx context.Context, name string, value fence.Digest) (lease.Dropped, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.CallTimeout)
 	defer cancel()
-	reply, err := l.run(ctx, l.scripts.drop, name, value.String()).Slice()
+	reply, err := l.run(ctx, l.scripts.drop, name, value.String(), lease.NextValue(value).String()).Slice()
 	if err != nil {
 		return lease.Dropped{}, fmt.Errorf("redis drop: %w", unavailable(err))
 	}
@@ -109,7 +114,7 @@ func (l *Locker) standing(ctx context.Context, s *redis.Script, name string, val
 	if err := r.end(); err != nil {
 		return lease.Standing{}, err
 	}
-	if standing.Value != value && standing.Place == 0 {
+	if !lease.SameHold(standing.Value, value) && standing.Place == 0 {
 		l.shards.done(l.shardChannel(name), value)
 	}
 	return standing, nil

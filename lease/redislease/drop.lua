@@ -1,4 +1,4 @@
--- returns {1 if the value held the lease, had it reserved or stood in the queue, 1 if the lease went to somebody who waits}
+-- ARGV[4] the next value of the hold; returns {1 if the value held the lease, had it reserved or stood in the queue, 1 if the lease went to somebody who waits}
 local ours = value .. ' ' .. me .. ' '
 if n == 0 and type(held) == 'string' and string.sub(held, 1, #ours) == ours then -- nobody waits: what happens most
   redis.call('DEL', LEASE)
@@ -13,9 +13,9 @@ if stand then
 end
 if hold and hold.value == value then
   had = true
-  if hold.gateway ~= me and hold.waiters > 0 and tell('pushed', value, hold.gateway) > 0 then
+  if hold.gateway ~= me and hold.waiters > 0 and tell('pushed', ARGV[4], hold.gateway) > 0 then
     redis.call('PEXPIRE', LEASE, WINDOW) -- first, as in extend
-    reserve(value, hold.gateway, hold.waiters)
+    reserve(ARGV[4], hold.gateway, hold.waiters)
     went = true
   else
     redis.call('DEL', LEASE)

@@ -1,12 +1,13 @@
--- ARGV[4] the holder, ARGV[5] the ttl in ms, ARGV[6] how many wait behind the value, ARGV[7] the note, ARGV[8] its place before or 0, ARGV[9] the longest queue; returns how the lease stands, or {'full'}
+-- ARGV[4] the holder, ARGV[5] the ttl in ms, ARGV[6] how many wait behind the value, the first of whom has the lease once it is taken, ARGV[7] the note, ARGV[8] its place before or 0, ARGV[9] the longest queue; returns how the lease stands, or {'full'}
 if held == false and n == 0 then -- nobody holds it and nobody waits: what happens most
   local place = ARGV[8]
   if place == '0' then
     local t = redis.call('TIME')
     place = t[1] .. string.format('%06d', t[2])
   end
-  redis.call('SET', LEASE, value .. ' ' .. me .. ' h ' .. ARGV[6] .. ' 0  ' .. ARGV[4], 'PX', ARGV[5])
-  return {value, 0, ARGV[4], tonumber(ARGV[5]), '', 0, tonumber(ARGV[6]), place, 0, 0}
+  local behind = math.max(0, ARGV[6] - 1)
+  redis.call('SET', LEASE, value .. ' ' .. me .. ' h ' .. behind .. ' 0  ' .. ARGV[4], 'PX', ARGV[5])
+  return {value, 0, ARGV[4], tonumber(ARGV[5]), '', 0, behind, place, 0, 0}
 end
 --@common
 
@@ -26,7 +27,7 @@ end
 
 -- take takes the lease, and tells where the value stood or would have stood.
 local function take()
-  hold = {value = value, gateway = me, waiters = waiters, renewed = 0, tenant = '', holder = ARGV[4], left = tonumber(ARGV[5])}
+  hold = {value = value, gateway = me, waiters = math.max(0, waiters - 1), renewed = 0, tenant = '', holder = ARGV[4], left = tonumber(ARGV[5])}
   keep(hold, 'PX', ARGV[5]) -- first, so that a server whose memory is full refuses
   local place = stand and stand.place or wanted
   if stand then
@@ -69,8 +70,9 @@ if not hold then
   end
 end
 if hold.value == value then
-  if hold.gateway == me and hold.waiters ~= waiters then
-    hold.waiters = waiters
+  local behind = hold.reserved and waiters or math.max(0, waiters - 1)
+  if hold.gateway == me and hold.waiters ~= behind then
+    hold.waiters = behind
     keep(hold, 'KEEPTTL')
   end
 elseif stand or waiters > 0 then

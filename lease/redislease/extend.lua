@@ -1,4 +1,4 @@
--- ARGV[4] the new ttl in ms, ARGV[5] for whom, ARGV[6] his name; returns how the lease stands
+-- ARGV[4] the new ttl in ms, ARGV[5] for whom, ARGV[6] his name, ARGV[7] the value whose it is then or '', ARGV[8] how many wait behind it or -1; returns how the lease stands
 --@common
 
 local hold = read() or hand_on()
@@ -11,6 +11,12 @@ if hold and hold.value == value then
   if hold.reserved then
     hold.reserved, hold.holder = false, ARGV[6]
     settle()
+  end
+  if not foreign and ARGV[8] ~= '-1' then
+    hold.waiters = tonumber(ARGV[8])
+  end
+  if ARGV[7] ~= '' then
+    hold.value, value = ARGV[7], ARGV[7]
   end
   keep(hold, 'KEEPTTL')
 end

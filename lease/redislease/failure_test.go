@@ -47,8 +47,8 @@ func TestFullServerIsUnavailableButReleases(t *testing.T) {
 	if got := drop(t, a, "held", "b"); !got.Had || !got.Next {
 		t.Fatalf("drop by another gateway: %+v", got)
 	}
-	b.pushed(t, "held", "b")
-	if got := drop(t, b, "held", "b"); !got.Had {
+	b.pushed(t, "held", "b+")
+	if got := drop(t, b, "held", "b+"); !got.Had {
 		t.Fatalf("drop: %+v", got)
 	}
 }

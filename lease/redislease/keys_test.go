@@ -71,7 +71,7 @@ func TestKeysExpire(t *testing.T) {
 		}
 		drop(t, a, name, "b")
 		stands("dropped by another gateway, and reserved again", "", ":n", ":q")
-		drop(t, b, name, "b")
+		drop(t, b, name, "b+")
 		stands("given up, and reserved for the last one", "")
 		drop(t, b, name, "b2")
 		stands("dropped")

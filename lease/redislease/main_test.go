@@ -100,20 +100,26 @@ func (l *listener) pushed(t testing.TB, name, who string) {
 	eventually(t, who+" is pushed", func() bool {
 		return l.heard(lease.Signal{Kind: lease.Pushed, Name: name, Value: value(who)}) > 0
 	})
-	got, err := l.Extend(t.Context(), name, lease.Extension{Value: value(who), TTL: time.Minute, Holder: who})
+	got, err := l.Extend(t.Context(), name, lease.Extension{Value: value(who), TTL: time.Minute, Holder: who, Waiters: lease.KeepWaiters})
 	if err != nil || got.Value != value(who) || got.Reserved {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
 }
 
-func value(who string) fence.Digest { return fence.DigestOf("test", who) }
+// value is that of who; "+" behind the name makes it the next of its hold.
+func value(who string) fence.Digest {
+	if before, next := strings.CutSuffix(who, "+"); next {
+		return lease.NextValue(value(before))
+	}
+	return fence.DigestOf("test", who)
+}
 
 func entry(who string, waiters int) lease.Entry {
 	return lease.Entry{Value: value(who), Holder: who, TTL: time.Minute, Waiters: waiters, Note: "note of " + who}
 }
 
 func extension(who string) lease.Extension {
-	return lease.Extension{Value: value(who), TTL: time.Hour, Tenant: value("tenant"), Holder: who}
+	return lease.Extension{Value: value(who), TTL: time.Hour, Tenant: value("tenant"), Holder: who, Waiters: lease.KeepWaiters}
 }
 
 func enter(t testing.TB, l lease.Locker, name, who string, waiters int) lease.Standing {

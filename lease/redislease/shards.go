@@ -35,10 +35,10 @@ type shards struct {
 
 // shard is a lease's channel.
 type shard struct {
-	values map[fence.Digest]struct{} // the entries
-	until  time.Time                 // when it is forgotten unless somebody needs it
-	try    *shardTry                 // nil if it is not subscribed
-	lost   bool                      // it has to be subscribed, and signals may have been missed meanwhile
+	holds map[fence.Digest]struct{} // of the entries
+	until time.Time                 // when it is forgotten unless somebody needs it
+	try   *shardTry                 // nil if it is not subscribed
+	lost  bool                      // it has to be subscribed, and signals may have been missed meanwhile
 }
 
 // shardTry is a subscription that is under way, or done.
@@ -83,11 +83,11 @@ func (s *shards) note(channel string, value fence.Digest) (known bool, err error
 		if !s.room() {
 			return false, fence.Errorf(fence.CodeRateLimited, "this gateway waits for %d leases already", maxShards)
 		}
-		sh = &shard{values: map[fence.Digest]struct{}{}}
+		sh = &shard{holds: map[fence.Digest]struct{}{}}
 		s.channels[channel] = sh
 	}
-	_, known = sh.values[value]
-	sh.values[value] = struct{}{}
+	_, known = sh.holds[lease.HoldOf(value)]
+	sh.holds[lease.HoldOf(value)] = struct{}{}
 	sh.until = time.Now().Add(queueKept)
 	return known, nil
 }
@@ -119,11 +119,11 @@ func (s *shards) done(channel string, value fence.Digest) {
 	if sh == nil {
 		return
 	}
-	if _, had := sh.values[value]; !had {
+	if _, had := sh.holds[lease.HoldOf(value)]; !had {
 		return
 	}
-	delete(sh.values, value)
-	if len(sh.values) == 0 {
+	delete(sh.holds, lease.HoldOf(value))
+	if len(sh.holds) == 0 {
 		sh.until = time.Now().Add(idleKept)
 	}
 }
@@ -135,7 +135,7 @@ func (s *shards) room() bool {
 	}
 	found := false
 	for _, sh := range s.channels {
-		if len(sh.values) == 0 {
+		if len(sh.holds) == 0 {
 			sh.until, found = time.Time{}, true
 		}
 	}

@@ -96,9 +96,15 @@ func (w *world) syncWaiter() (pid int) {
 	return pid
 }
 
-// recovered waits until the server has recovered and the store finds it.
+// recovered waits until the server has crashed, has recovered and the store finds it.
 func (w *world) recovered(s *pgstore.Store) {
 	w.t.Helper()
+	// The store may learn of it before the server has ended its other sessions.
+	for deadline := time.Now().Add(20 * time.Second); w.db.Ping(context.Background()) == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatal("the server did not crash")
+		}
+	}
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		conn, err := pgx.Connect(context.Background(), w.url)
 		if err == nil {
