@@ -3,6 +3,7 @@ package redislease_test
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/fencegate/fencegate/internal/localservers"
 	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/lease"
 	"github.com/fencegate/fencegate/lease/leasetest"
 	"github.com/fencegate/fencegate/lease/redislease"
 )
@@ -20,7 +22,13 @@ func TestCluster(t *testing.T) {
 	awaitPools(t)
 	cluster := testenv.RedisCluster(t, 1)
 	t.Run("Conformance", func(t *testing.T) {
-		leasetest.Run(t, backend(t, cluster.URL(), redislease.Config{Prefix: "conformance"}))
+		c := redislease.Config{Prefix: "fencegate:conformance"}
+		b := backend(t, cluster.URL(), c)
+		for _, node := range slices.Concat(cluster.Primaries, cluster.Replicas) {
+			addUser(t, node)
+		}
+		b.Open = func(t *testing.T) lease.Locker { l, _ := open(t, asUser(cluster), c); return l }
+		leasetest.Run(t, b)
 	})
 	t.Run("ShardChannelsAreForgotten", func(t *testing.T) { testShards(t, cluster) })
 	a, b := listen(t, cluster.URL(), redislease.Config{}), listen(t, cluster.URL(), redislease.Config{})

@@ -3,6 +3,9 @@ package redislease_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,12 +29,49 @@ func TestConformance(t *testing.T) {
 		if server, err = localservers.StartRedis(t.Context(), config); err != nil {
 			t.Fatal(err)
 		}
+		addUser(t, server)
 	}
 	start(t)
 	t.Cleanup(func() { server.Stop() })
 	b := backend(t, server.URL(), redislease.Config{})
+	b.Open = func(t *testing.T) lease.Locker { l, _ := open(t, asUser(server), redislease.Config{}); return l }
 	b.Restart = func(t *testing.T) { server.Kill(); start(t) }
 	leasetest.Run(t, b)
+}
+
+// userInDocs is the command of the docs that makes a user for the gateways.
+func userInDocs(t *testing.T) []any {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/lockers.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var command []any
+	for _, word := range strings.Fields(regexp.MustCompile("(?m)^ACL SETUSER .*$").FindString(string(text))) {
+		command = append(command, word)
+	}
+	if len(command) == 0 {
+		t.Fatal("the docs have no ACL SETUSER")
+	}
+	return command
+}
+
+func addUser(t *testing.T, server *localservers.Redis) {
+	t.Helper()
+	client, err := redislease.Open(server.URL(), redislease.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	if err := client.Do(t.Context(), userInDocs(t)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// asUser is the server's URL for that user.
+func asUser(server interface{ URL() string }) string {
+	scheme, rest, _ := strings.Cut(server.URL(), "://")
+	return scheme + "://fencegate:a-secret@" + rest
 }
 
 // backend opens lockers on one prefix of the server at url.
