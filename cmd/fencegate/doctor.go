@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,10 +15,14 @@ type doctorCmd struct {
 	PgBouncer   bool          `name:"pgbouncer" help:"PostgreSQL is behind a pooler in transaction mode, as fencegate serve is told."`
 	RedisURL    string        `secret:"" placeholder:"URL" help:"Redis that keeps the leases. Without it Redis is not checked."`
 	RedisPrefix string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger."`
+	Locker      string        `enum:"redis,postgres,etcd" default:"redis" help:"What keeps the leases, as fencegate serve is told."`
+	EtcdURL     string        `name:"etcd-url" secret:"" placeholder:"URL" help:"etcd that keeps the leases, for --locker=etcd."`
+	EtcdPrefix  string        `name:"etcd-prefix" placeholder:"PREFIX" help:"Prefix of the keys in etcd. Defaults to fencegate: and the id of the ledger."`
+	ListenURL   string        `name:"listen-url" secret:"" placeholder:"URL" help:"The ledger's database without a pooler in between, as fencegate serve is told."`
 	AuthFile    string        `placeholder:"FILE" help:"YAML file of principals and rules. Without it none is checked."`
 	TLSClientCA string        `name:"tls-client-ca" placeholder:"FILE" help:"Authorities of client certificates (PEM), as fencegate serve is told. Principals without a secret need it."`
 	BlobDir     string        `placeholder:"DIR" help:"Directory that keeps the blobs, unless S3 does."`
-	Timeout     time.Duration `env:"FENCEGATE_DOCTOR_TIMEOUT" default:"10s" help:"Longest time for each of PostgreSQL, Redis and every bucket."`
+	Timeout     time.Duration `env:"FENCEGATE_DOCTOR_TIMEOUT" default:"10s" help:"Longest time for each of PostgreSQL, what keeps the leases and every bucket."`
 	s3Flags
 }
 
@@ -32,8 +35,11 @@ both. The exit code is 1 when a check fails; warnings do not count.`
 
 // Run prints the findings.
 func (c *doctorCmd) Run(std *streams, rc *runContext) error {
-	if c.Timeout < time.Millisecond {
+	switch {
+	case c.Timeout < time.Millisecond:
 		return errors.New("--timeout must be positive")
+	case c.Locker == "etcd" && c.EtcdURL == "":
+		return errors.New("--locker=etcd needs --etcd-url")
 	}
 	r := &report{out: std.out}
 	var ledger ledgerFacts
@@ -43,10 +49,7 @@ func (c *doctorCmd) Run(std *streams, rc *runContext) error {
 		check(ctx)
 	}
 	bounded(func(ctx context.Context) { ledger = checkPostgres(ctx, r, c.DatabaseURL, c.PgBouncer) })
-	if c.RedisURL != "" {
-		prefix := cmp.Or(c.RedisPrefix, "fencegate:"+ledger.id)
-		bounded(func(ctx context.Context) { checkRedis(ctx, r, c.RedisURL, prefix) })
-	}
+	bounded(func(ctx context.Context) { c.checkLocker(ctx, r, ledger.id) })
 	if err := c.s3Flags.check(c.BlobDir); err != nil {
 		r.fail("blobs", "%v", err)
 	} else {

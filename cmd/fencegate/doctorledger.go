@@ -61,11 +61,11 @@ func (d *postgresDoctor) rights(ctx context.Context) bool {
 	var missing []string
 	err := d.conn.QueryRow(ctx, `SELECT n.nspowner::regrole::text, current_user, pg_has_role(n.nspowner, 'USAGE'),
 		ARRAY(SELECT 'USAGE on the schema' WHERE NOT has_schema_privilege(n.oid, 'USAGE'))
-		|| ARRAY(SELECT r.need || ' on ' || c.oid::regclass FROM (VALUES ('r', '', 'SELECT'), ('r', 'grants', 'INSERT'), ('r', 'grants', 'UPDATE'),
+		|| ARRAY(SELECT r.need || ' on ' || c.oid::regclass FROM (VALUES ('r', '', 'SELECT'),
 				('r', 'blobs', 'INSERT'), ('r', 'blobs', 'UPDATE'), ('r', 'blobs', 'DELETE')) r (kind, name, need)
 			JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind = r.kind::"char" AND r.name IN ('', c.relname)
 			WHERE NOT has_table_privilege(c.oid, r.need) ORDER BY 1)
-		|| ARRAY(SELECT 'USAGE on ' || c.oid::regclass FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'blocks' AND NOT has_sequence_privilege(c.oid, 'USAGE'))
+		|| ARRAY(SELECT 'SELECT on ' || c.oid::regclass FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'blocks' AND NOT has_sequence_privilege(c.oid, 'SELECT'))
 		|| ARRAY(SELECT 'EXECUTE on ' || p.oid::regproc FROM pg_proc p WHERE p.pronamespace = n.oid
 			AND p.proname NOT IN ('advance', 'protect', 'protect_bucket') AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1)
 		FROM pg_namespace n WHERE n.nspname = 'fence'`).Scan(&owner, &user, &member, &missing)

@@ -55,7 +55,7 @@ func checkRedis(ctx context.Context, r *report, url, prefix string) {
 	checkRedisServer(ctx, r, client, what)
 }
 
-func tryLease(ctx context.Context, locker *redislease.Locker) error {
+func tryLease(ctx context.Context, locker lease.Locker) error {
 	name := "fencegate doctor " + rand.Text()
 	e := lease.Entry{Value: fence.DigestOf(name), Holder: "fencegate doctor", TTL: lease.MinTTL * 50}
 	if _, err := locker.Enter(ctx, name, e); err != nil {

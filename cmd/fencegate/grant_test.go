@@ -7,13 +7,17 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/fencegate/fencegate/lease"
+	"github.com/fencegate/fencegate/lease/pglease"
 )
 
 // grantBlock is the SQL of docs/operations.md that gives a gateway's role its rights.
@@ -91,6 +95,46 @@ func TestGrantBlock(t *testing.T) {
 		token, _ = s.acquire("wallet:42")
 		s.want(http.StatusNoContent, "DELETE", "/v1/rows/wallets/42", "", "X-Fence-Token: "+token.String())
 	})
+	t.Run("Leases", func(t *testing.T) {
+		s := &serving{t: t, url: server.URL}
+		token, id := s.acquire("wallet:44")
+		s.want(http.StatusOK, "PUT", "/v1/leases/wallet:44", "", "X-Lease-Id: "+id)
+		refused := fence.Event{At: time.Now(), Kind: fence.EventRefused, Lease: "wallet:44", Resource: "rows/public.wallets/44", Token: 1, Code: fence.CodeStaleToken}
+		if err := a.store.NoteRefusals(t.Context(), []fence.Event{refused}); err != nil {
+			t.Error(err)
+		}
+		if held := s.want(http.StatusOK, "GET", "/v1/leases?prefix=wallet:44", ""); !strings.Contains(held, token.String()) {
+			t.Errorf("held: %s", held)
+		}
+		s.want(http.StatusNoContent, "POST", "/v1/leases/wallet:44/break", `{"reason":"a test"}`)
+		var kinds []fence.EventKind
+		events, _, err := a.store.Events(t.Context(), "", 1000)
+		for _, e := range events {
+			if e.Lease == "wallet:44" {
+				kinds = append(kinds, e.Kind)
+			}
+		}
+		if want := []fence.EventKind{fence.EventGranted, fence.EventRefused, fence.EventBroken}; err != nil || !slices.Equal(kinds, want) {
+			t.Errorf("events %v (%v), want %v", kinds, err, want)
+		}
+		if _, err := a.store.PruneEvents(t.Context(), time.Hour); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("LockerOnPostgreSQL", func(t *testing.T) {
+		l, err := pglease.Open(pglease.Config{URL: gateway})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if err := tryLease(t.Context(), l); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if err := l.Listen(ctx, func(lease.Signal) { cancel() }); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("Objects", func(t *testing.T) {
 		s := &serving{t: t, url: server.URL}
 		token, id := s.acquire("report:a")
@@ -141,7 +185,7 @@ func TestGrantBlock(t *testing.T) {
 		}
 		defer conn.Close(context.WithoutCancel(t.Context()))
 		for _, sql := range []string{
-			"SELECT fence.advance(1)", "SELECT fence.protect('wallets', 'other:{id}')", "DELETE FROM fence.marks", "DELETE FROM fence.grants",
+			"SELECT fence.advance(1)", "SELECT fence.protect('wallets', 'other:{id}')", "DELETE FROM fence.marks", "DELETE FROM fence.grants", "UPDATE fence.grants SET first = 1", "SELECT nextval('fence.blocks')", "DELETE FROM fence.events", "DELETE FROM fence.leases",
 			"UPDATE fence.settings SET ledger_id = gen_random_uuid()", "UPDATE fence.protected SET template = ''", "SELECT setval('fence.blocks', 1)", "CREATE TABLE fence.x ()",
 		} {
 			if _, err := conn.Exec(t.Context(), sql); err == nil {
