@@ -322,21 +322,3 @@ func TestLeaseWatchNotices(t *testing.T) {
 		t.Errorf("%s%s", &out, &errs)
 	}
 }
-
-func FuzzEventReader(f *testing.F) {
-	for _, s := range []string{"id: 1\nevent: granted\ndata: {}\n\n", ":\n\n", "data:a\ndata:b\r\n\r\n", "id", "\n\n\n", strings.Repeat("x", 70<<10) + "\n\n"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		events := newEventReader(strings.NewReader(text))
-		for blocks := 0; ; blocks++ {
-			e, err := events.next()
-			if err != nil {
-				return
-			}
-			if strings.ContainsAny(e.id+e.kind+e.data, "\n") || blocks > len(text) {
-				t.Fatalf("%q", e)
-			}
-		}
-	})
-}

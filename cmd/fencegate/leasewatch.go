@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fencegate/fencegate/internal/sse"
 )
 
 const (
@@ -19,6 +21,8 @@ const (
 	// watchRetry is the first pause before connecting again; it doubles up to watchRetryMost.
 	watchRetry     = time.Second
 	watchRetryMost = 30 * time.Second
+	// maxEvent is longer than anything that a gateway says of an event.
+	maxEvent = 1 << 20
 )
 
 type leaseWatchCmd struct {
@@ -113,27 +117,27 @@ func (w *watcher) follow(ctx context.Context, connected *bool) (began bool, err 
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxEventLine))
+		body, _ := io.ReadAll(io.LimitReader(resp.Body, maxEvent))
 		a := answer{resp.StatusCode, resp.Header, body}
 		final := resp.StatusCode < 500 && resp.StatusCode != http.StatusTooManyRequests
 		return false, refusedStream{fmt.Errorf("follow the events: %s (%d): %s", a.problem().Code, a.status, a.problem().Detail), final}
 	}
 	*connected = true
-	for events := newEventReader(resp.Body); ; alive.Reset(w.silence) {
-		e, err := events.next()
+	for events := sse.NewReader(resp.Body, maxEvent); ; {
+		e, err := events.Next(func() { alive.Reset(w.silence) })
 		if err == io.EOF {
 			return true, nil
 		}
 		if err != nil {
 			return true, cause(ctx, err)
 		}
-		if e.kind != "" {
+		if e.Data != "" {
 			if err := w.show(e); err != nil {
 				return true, refusedStream{err, true}
 			}
 		}
-		if e.id != "" {
-			w.last = e.id
+		if e.ID != "" {
+			w.last = e.ID
 		}
 	}
 }
@@ -168,13 +172,13 @@ func (w *watcher) connect(ctx context.Context) (*http.Response, error) {
 	return http.DefaultClient.Do(req) // a stream has no time limit but that on silence
 }
 
-func (w *watcher) show(e sentEvent) error {
+func (w *watcher) show(e sse.Frame) error {
 	if w.JSON {
-		_, err := fmt.Fprintln(w.std.out, e.data)
+		_, err := fmt.Fprintln(w.std.out, e.Data)
 		return err
 	}
 	var event watchedEvent
-	if err := json.Unmarshal([]byte(e.data), &event); err != nil {
+	if err := json.Unmarshal([]byte(e.Data), &event); err != nil {
 		return fmt.Errorf("the answer is none of a gateway: %w", err)
 	}
 	_, err := fmt.Fprintln(w.std.out, event.line())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/internal/sse"
 )
 
 const (
@@ -90,19 +91,19 @@ func (s *events) follow(ctx context.Context, yield func(fence.Event, error) bool
 	s.opened, s.limited = true, 0
 	quiet := time.AfterFunc(silence, cancel)
 	defer quiet.Stop()
-	scan := newFrames(body, s.c.cfg.MaxAnswer)
+	scan := sse.NewReader(body, s.c.cfg.MaxAnswer)
 	for {
-		f, err := scan.next(func() { quiet.Reset(silence) })
+		f, err := scan.Next(func() { quiet.Reset(silence) })
 		if err != nil {
 			return true, nil
 		}
-		if f.retry > 0 {
-			s.pause = min(f.retry, s.c.cfg.MaxPause)
+		if f.Retry > 0 {
+			s.pause = min(f.Retry, s.c.cfg.MaxPause)
 		}
-		if f.id != "" {
-			s.last = f.id
+		if f.ID != "" {
+			s.last = f.ID
 		}
-		if f.data == "" {
+		if f.Data == "" {
 			continue
 		}
 		e, err := eventOf(f)
@@ -147,7 +148,7 @@ func (s *events) open(ctx context.Context) (body io.ReadCloser, err error) {
 	return body, err
 }
 
-func eventOf(f frame) (fence.Event, error) {
+func eventOf(f sse.Frame) (fence.Event, error) {
 	var v struct {
 		Kind      fence.EventKind `json:"kind"`
 		At        time.Time       `json:"at"`
@@ -161,11 +162,11 @@ func eventOf(f frame) (fence.Event, error) {
 		Token     fence.Token     `json:"token"`
 		Resource  string          `json:"resource"`
 	}
-	if err := json.Unmarshal([]byte(f.data), &v); err != nil {
+	if err := json.Unmarshal([]byte(f.Data), &v); err != nil {
 		return fence.Event{}, fence.Wrap(fence.CodeInternal, err, "an event cannot be read")
 	}
 	return fence.Event{
-		Position: f.id, At: v.At, Kind: v.Kind, Lease: v.Lease, Principal: v.Principal, Holder: v.Holder, First: v.First,
+		Position: f.ID, At: v.At, Kind: v.Kind, Lease: v.Lease, Principal: v.Principal, Holder: v.Holder, First: v.First,
 		Why: v.Ended, By: v.EndedBy, Resource: v.Resource, Token: v.Token, Code: v.Code,
 	}, nil
 }

@@ -30,7 +30,7 @@ func layers() []layer {
 		{packages: []string{"stores"}, ours: []string{"fence"}, without: backends()},
 		{packages: []string{"stores/..."}, except: []string{"stores"}, ours: []string{"fence", "stores", "migrations"}},
 		{packages: []string{"gateway"}, ours: []string{"fence", "lease"}, without: backends()},
-		{packages: []string{"gateway/client"}, ours: []string{"fence", "lease"}, without: []string{"."}},
+		{packages: []string{"gateway/client"}, ours: []string{"fence", "lease", "internal/sse"}, without: []string{"."}},
 		{packages: []string{"gateway/..."}, except: []string{"gateway", "gateway/client"}, ours: []string{"fence", "lease", "gateway"}, without: []string{"github.com/jackc/", "github.com/redis/"}},
 		{packages: []string{"migrations"}, without: []string{"."}},
 		{packages: []string{"internal/ratelimit"}, ours: []string{"fence"}, without: []string{"github.com/jackc/"}},
