@@ -106,7 +106,7 @@ func TestNoPartOfAPasswordIsShown(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"serve", "--redis-url=redis://127.0.0.1:1", "--blob-dir=" + t.TempDir()}, {"doctor", "--redis-url=redis://127.0.0.1:1"}, {"migrate", "up"}} {
-		for _, dsn := range []string{"host=127.0.0.1 password = hunter2 sslmode=bogus", "PASSWORD=hunter2 sslmode=bogus", "postgres://u:hunter2@h:port/d", "postgres://u:hunter2%zz@h/d", "hunter2"} {
+		for _, dsn := range []string{"host=127.0.0.1 password = hunter2 sslmode=bogus", "host=127.0.0.1 PASSWORD=hunter2 sslmode=bogus", "postgres://u:hunter2@h:port/d", "postgres://u:hunter2%zz@h/d", "hunter2"} {
 			if code, out, errs := command(t, append(args, "--database-url="+dsn)...); code == 0 || strings.Contains(out+errs, "hunter2") {
 				t.Errorf("%s with %s: exit %d:\n%s%s", args[0], dsn, code, out, errs)
 			}
