@@ -203,7 +203,9 @@ func (a *acquire) prove(ctx context.Context, t *turn) (*turn, error) {
 	case err != nil:
 		return nil, a.undo(ctx, t, fmt.Errorf("extend lease %s: %w", a.cert.Lease, coded(err)))
 	case st.Value != fence.Digest{}:
-		t.value, t.floor, t.local, t.since = st.Value, firstOf(a.newest), false, sent
+		floor := firstOf(a.newest)
+		t.handed = t.handed && t.floor == floor // else it is somebody else's grant that comes before
+		t.value, t.floor, t.local, t.since = st.Value, floor, false, sent
 		t.lasts(sent.Add(a.cert.TTL))
 		return t, nil
 	case !a.waits:

@@ -10,7 +10,7 @@
 inline more() {
   if :: id != 1 -> goto enough :: else fi;
   if :: first == f && !ended :: else -> goto enough fi;      /* a look at the ledger */
-  if :: own[n] == a :: else -> goto enough fi;               /* and at the lease */
+  if :: own[n] == val :: else -> goto enough fi;             /* and at the lease */
 #ifdef MORE_NOLOCK
   if :: first == f && !ended :: else -> goto enough fi;
   atomic {
@@ -39,10 +39,12 @@ enough:
 
 #ifdef RENEW
 inline renew() {
-#ifndef RENEW_NOLOOK
-  if :: first == f && !ended :: else -> goto renewed fi;
+#ifdef RENEW_NOLOOK
+  x = val;
+#else
+  atomic { if :: first == f && !ended -> x = val :: else -> goto renewed fi };
 #endif
-  atomic { CHOOSE; if :: own[n] == a -> late = (first != f || ended) :: else -> goto renewed fi };
+  atomic { CHOOSE; if :: own[n] == x -> late = (first != f || ended) :: else -> goto renewed fi };
 #if defined(RENEW_NOLOOK) || defined(RENEW_ONELOOK)
   if :: true
 #else
@@ -52,10 +54,10 @@ inline renew() {
 #ifdef P_RENEW
      ; assert(!late)
 #endif
-     :: else -> drop(a)
+     :: else -> drop(x)
   fi;
 renewed:
-  late = false
+  late = false; x = 0
 }
 #endif
 
@@ -96,8 +98,16 @@ inline work() {
   skip
 }
 
-proctype Client(byte id) {
-  byte k, a, n, F, turn, f, c, x;
+#ifdef ACQUIREVALUE
+#define FRESH v = a
+#define RETAKEN (own[n] == v)
+#else
+#define FRESH holds++; v = slot*8 + holds
+#define RETAKEN false
+#endif
+
+proctype Client(byte id, slot) {
+  byte k, a, n, F, turn, f, c, x, v, holds; bool had;
   mtype answer;
 #ifdef SEQCACHE
   bit session;
@@ -111,16 +121,25 @@ proctype Client(byte id) {
   do
   :: k == NACQ -> break
   :: k < NACQ ->
-     k++; a = ACQUIRE; f = 0; turn = 0;
+     k++; a = ACQUIRE; f = 0; turn = 0; FRESH;
 again:
 #ifndef LATEFLOOR
      atomic { F = first; if :: acq == a && ended -> CHOOSE; goto dropped :: else fi };
 #endif
-     atomic {                        /* take, or find taken: a lease that is still ours is proved */
+#if defined(DUP) && !defined(NORESUME)
+     atomic {                        /* the grant that it was given before, if that holds its lease still */
+       if :: acq == a && own[0] == val && v != val -> x = v; v = val; turns++; turn = turns :: else -> goto takes fi };
+     certify(); F = 0;
+     if :: answer == GRANTED -> x = 0; goto granted :: else -> v = x; x = 0; goto again fi;
+takes:
+#endif
+     atomic {                        /* take; once it is ours, prove that it still is */
        CHOOSE;
        if
-       :: own[n] == 0 || own[n] == a -> own[n] = a; turns++; turn = turns
-       :: else -> n = 0; F = 0; goto again
+       :: own[n] == 0 && !had || own[n] == v && had || RETAKEN -> own[n] = v; had = true; turns++; turn = turns
+       :: else ->
+          if :: had -> had = false; FRESH :: else fi;            /* lost: a value that has held the lease is not used again */
+          n = 0; F = 0; goto again
        fi
 #if defined(COUNTER) && !defined(SPLIT)
        ; ctr[n]++; counted = ctr[n]
@@ -153,23 +172,25 @@ certificate:
 #endif
 #ifdef DUP
      if :: skip :: goto lost fi;     /* the next attempt repeats this one */
+granted:
 #endif
      work();
-     end(first == f);                /* release */
-     if :: answer == ENDED -> goto dropped :: else -> goto lost fi;
+     end(first == f);                /* release: the lease goes as the grant's row has it */
+     if :: answer == ENDED -> drop(v); goto lost :: else -> goto lost fi;
 givenup:
 #ifdef GIVEUP
 #ifdef DROPFIRST
-     drop(a);
-     end(acq == a);
+     drop(v);
+     end(acq == a && MINE);
      goto lost;
 #else
-     end(acq == a);
+     end(acq == a && MINE);
 #endif
 #endif
 dropped:
-     drop(a);
+     drop(v);
 lost:
-     answer = 0; n = 0
-  od
+     answer = 0; n = 0; had = false
+  od;
+  v = 0; holds = 0
 }

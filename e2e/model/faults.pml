@@ -2,14 +2,14 @@
 
 #ifdef BREAK
 proctype Admin() {
-  byte n, x, a, f; mtype answer;
-  atomic { ENDABLE && first != 0 -> ended = true; x = first; a = acq };
+  byte n, x, v;
+  atomic { ENDABLE && first != 0 -> ended = true; x = first; v = val };
   returned = returned | BIT(x);
   CHOOSE;
 #ifdef BREAK_NOCMP
   own[n] = 0
 #else
-  drop(a)
+  drop(v)
 #endif
 }
 #endif

@@ -76,7 +76,7 @@ mtype = { VOID, GRANTED, ENDED };
 
 /* Ledger: the newest grant, the sequence of blocks, the mark. */
 byte first;                          /* the grant's first token; 0: the lease was never granted */
-byte acq; bool ended; int blocks;    /* its acquire; its blocks, a bit each */
+byte acq, val; bool ended; int blocks; /* its acquire, the value of its hold; its blocks, a bit each */
 byte seq;
 byte shared;                         /* writes that hold the lease's lock */
 byte mark, mdigest, mprincipal; bool mlock;
@@ -124,9 +124,9 @@ byte grants[MAXTOKEN], issuees[MAXTOKEN]; /* by token: its grant, and the princi
 init {
   byte i;
   atomic {
-    for (i : 1 .. NC) { run Client(i) };
+    for (i : 1 .. NC) { run Client(i, i) };
 #ifdef DUP
-    run Client(1);
+    run Client(1, NC+1);
 #endif
 #ifdef BREAK
     run Admin();

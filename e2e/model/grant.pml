@@ -29,7 +29,7 @@ inline certify() {                   /* answer, and f: the first token of the gr
   atomic { IDLE ->
     if
     :: REPEATED && ended  -> answer = ENDED
-    :: REPEATED && !ended -> answer = GRANTED; f = first
+    :: REPEATED && !ended -> answer = GRANTED; f = first; val = v
     :: !REPEATED && CURRENT ->
        draw();
 #ifdef P_UNIQ
@@ -47,7 +47,7 @@ inline certify() {                   /* answer, and f: the first token of the gr
 #ifdef P_ONCE
        assert(!(once & BIT(a))); once = once | BIT(a);
 #endif
-       first = c; acq = a; ended = false; blocks = BIT(c);
+       first = c; acq = a; val = v; ended = false; blocks = BIT(c);
        newest = c; top = c; lastturn = turn; ISSUED(c, c, id);
        answer = GRANTED; f = c
     :: else -> answer = VOID

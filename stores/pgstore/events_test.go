@@ -127,7 +127,7 @@ func TestEvents(t *testing.T) {
 	certify("h", handed)
 	told("expired g", "released g (released)", "granted h")
 	end(fence.Ending{Why: fence.EndReleased})
-	certify("i", handed)
+	certify("i", func(c *fence.Certificate) { c.Handed = true })
 	told("released h (released)", "granted i")
 
 	all := w.eventsAfter("", len(want))
