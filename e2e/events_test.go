@@ -135,6 +135,8 @@ func TestEventsOfAllGateways(t *testing.T) {
 	}
 	far.client().as("reader").follow("", broken.ID).wants(rest...)
 	others.wants("granted wallet:2 worker", "released wallet:2 worker")
+	w.acquire("wallet:3", 200*time.Millisecond)
+	reader.wants("granted wallet:3 worker", "expired wallet:3 worker")
 
 	t.Run("Commands", func(t *testing.T) {
 		w.acquire("wallet:7", time.Minute)

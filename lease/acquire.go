@@ -151,7 +151,7 @@ func (a *acquire) resume(ctx context.Context) (*Held, error) {
 	case err != nil:
 		return nil, err
 	}
-	return &Held{Grant: *again, Remaining: max(0, st.Remaining-time.Since(sent))}, nil
+	return &Held{Grant: *again, Remaining: max(0, a.m.turns.left(again, st)-time.Since(sent))}, nil
 }
 
 // certify asks for the grant, whether the caller still waits or not: half a grant would help nobody.
@@ -206,7 +206,6 @@ func (a *acquire) prove(ctx context.Context, t *turn) (*turn, error) {
 		floor := firstOf(a.newest)
 		t.handed = t.handed && t.floor == floor // else it is somebody else's grant that comes before
 		t.value, t.floor, t.local, t.since = st.Value, floor, false, sent
-		t.lasts(sent.Add(a.cert.TTL))
 		return t, nil
 	case !a.waits:
 		t.lost(nil)

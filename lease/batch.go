@@ -33,6 +33,12 @@ type batch struct {
 	phase phase
 	// inline: whoever began it is entering it himself.
 	inline bool
+	// doubt: it was entered, and whether that arrived is not known.
+	doubt bool
+	// unanswered are values under which the hold may have gone on: whether it has was not answered.
+	unanswered []fence.Digest
+	// cutOff: the last of them was not looked after yet.
+	cutOff bool
 	// pushed: the locker says that the lease is reserved for it.
 	pushed bool
 	// followed: somebody else stands behind it. It takes in nobody any more.
@@ -104,6 +110,8 @@ type turn struct {
 	leaving       *handover
 	// since is when the lease began to run for whoever has the turn.
 	since time.Time
+	// ended is the first token of a grant that was ended before the turn was over.
+	ended fence.Token
 }
 
 // handover is a release that the next one's grant completes.
@@ -216,9 +224,21 @@ func (b *batch) lose() *batch {
 	return n
 }
 
+// lasts says until when the lease runs at least.
+func (b *batch) lasts(until time.Time) {
+	if until.After(b.until) {
+		b.until = until
+	}
+}
+
 // reserved takes on the value for which the lease is reserved: somebody gave it up, in whom nobody here had a part.
 func (b *batch) reserved(value fence.Digest) {
 	b.value, b.count, b.pushed = value, max(b.count, countOf(value)), true
+}
+
+// debt is what has to be given up in the locker when the batch ends: its value, then those under which it may have gone on.
+func (b *batch) debt() debt {
+	return debt{name: b.name, value: b.value, unconfirmed: b.doubt, then: b.unanswered}
 }
 
 // busy tells whether somebody has the lease, or is about to.

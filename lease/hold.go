@@ -74,7 +74,7 @@ func (m *Manager) More(ctx context.Context, ref Ref) (*Held, error) {
 	if err != nil {
 		return nil, m.lost(ctx, ref.Name, fmt.Errorf("add tokens to lease %s: %w", ref.Name, unknownIfCut(err)))
 	}
-	return held(g, ref, standing.Remaining-time.Since(sent)), nil
+	return held(g, ref, m.turns.left(g, standing)-time.Since(sent)), nil
 }
 
 // Release ends the grant, so that its tokens are void when it returns, and gives the lease back. It is finished even
@@ -105,7 +105,8 @@ func (m *Manager) Release(ctx context.Context, ref Ref) error {
 }
 
 // Break ends somebody else's grant and removes its lease, for a reason that is kept with the grant as is the principal by
-// that breaks it. A grant that has ended already keeps its reason. CodeNotFound when the lease was never granted.
+// that breaks it. A grant that has ended already keeps its reason. CodeNotFound when the lease was never granted. A lease that
+// turns out to be held for no grant at all is taken away once no certificate can be under way for it: after CertifyTimeout and a second.
 func (m *Manager) Break(ctx context.Context, name, by, reason string) error {
 	if err := checkName(name); err != nil {
 		return err
@@ -118,10 +119,22 @@ func (m *Manager) Break(ctx context.Context, name, by, reason string) error {
 		why += ": " + reason
 	}
 	err := m.finish(ctx, name, fence.GrantRef{Newest: true}, fence.Ending{Why: why, By: by})
+	m.suspect(ctx, name)
 	if fence.CodeOf(err) == fence.CodeLeaseLost {
 		return notHeld(name)
 	}
 	return err
+}
+
+// suspect sees to it that a lease does not stay held for no grant.
+func (m *Manager) suspect(ctx context.Context, name string) {
+	ctx, cancel := m.cleanup(ctx)
+	defer cancel()
+	if st, err := m.locker.Look(ctx, name, 0); err == nil {
+		if newest, err := m.ledger.Newest(ctx, name); err == nil {
+			m.turns.suspect(newest, name, st)
+		}
+	}
 }
 
 func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, e fence.Ending) error {
@@ -145,7 +158,7 @@ func (m *Manager) finish(ctx context.Context, name string, by fence.GrantRef, e 
 func (m *Manager) undoRenewal(ctx context.Context, g *fence.Grant) {
 	ctx, cancel := m.cleanup(ctx)
 	defer cancel()
-	if newest, err := m.ledger.Newest(ctx, g.Lease); err == nil && (newest.Hold != g.Hold || newest.Acquire == g.Acquire) {
+	if newest, err := m.ledger.Newest(ctx, g.Lease); err == nil && newest != nil && (newest.Hold != g.Hold || newest.Acquire == g.Acquire) {
 		_ = m.turns.freed(g)
 	}
 }

@@ -55,6 +55,7 @@ func (t *turns) view(name string, st Standing) *View {
 		v.Queued += n
 		v.Waiting = append(v.Waiting, readNote(note, now)...)
 	}
+	v.Queued += max(0, st.Entries-len(st.Queue)) // at least one waits behind each
 	return v
 }
 

@@ -30,7 +30,8 @@ func (m *Manager) List(ctx context.Context, l Listing) (Page, error) {
 	var page Page
 	after := l.After
 	for seen := 0; seen < scanned; {
-		want := l.Limit - len(page.Leases)
+		// Most may have run out: to ask for few at a time would be slow.
+		want := max(l.Limit-len(page.Leases), defaultPage)
 		grants, err := m.ledger.List(ctx, l.Prefix, after, want)
 		if err != nil {
 			return Page{}, fmt.Errorf("list leases: %w", coded(err))

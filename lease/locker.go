@@ -39,8 +39,9 @@ type Locker interface {
 	// takes the lease, nor a stand in the queue. What has neither sees it by Standing.Value and Standing.Place.
 	Stay(ctx context.Context, name string, e Entry) (Standing, error)
 	// Extend lets the lease run for x.TTL from now if the value holds it, or claims it if it is reserved for the value; then
-	// it is x.Next's. Standing.Value tells which value holds it afterwards. An extension by another gateway than the one that
-	// made the value never shortens a lease behind which somebody waits there, and is remembered as Standing.Renewed.
+	// it is x.Next's. Standing.Value tells which value holds it afterwards. An extension without x.Next never shortens a lease:
+	// it may come late, when the lease was handed on under the same value. One by another gateway than the one that made the
+	// value is remembered as Standing.Renewed.
 	Extend(ctx context.Context, name string, x Extension) (Standing, error)
 	// Drop gives up the lease if the value holds it or has it reserved, or its stand in the queue, and reports whether it
 	// had either. A lease that is dropped by another gateway than the one that made its value, where others wait behind it

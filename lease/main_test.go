@@ -149,8 +149,21 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // faultyLocker and faultyLedger let a test stand between the manager and a call. A nil function is no fault.
 type faultyLocker struct {
 	lease.Locker
-	enter func(context.Context, string, lease.Entry) (lease.Standing, error)
-	drop  func() error
+	enter  func(context.Context, string, lease.Entry) (lease.Standing, error)
+	extend func(lease.Extension)      // is called before the locker is
+	lost   func(lease.Extension) bool // whether its answer is lost
+	drop   func() error
+}
+
+func (l *faultyLocker) Extend(ctx context.Context, name string, x lease.Extension) (lease.Standing, error) {
+	if l.extend != nil {
+		l.extend(x)
+	}
+	st, err := l.Locker.Extend(ctx, name, x)
+	if l.lost != nil && l.lost(x) {
+		return lease.Standing{}, fence.Errorf(fence.CodeUnavailable, "the answer is lost")
+	}
+	return st, err
 }
 
 func (l *faultyLocker) Enter(ctx context.Context, name string, e lease.Entry) (lease.Standing, error) {

@@ -96,14 +96,25 @@ func (m *Manager) end(ctx context.Context, name string, by fence.GrantRef, e fen
 func (m *Manager) settle(ctx context.Context, call func() error) error {
 	const tries = 5
 	b := m.backoff()
+	var unknown error
 	for try := 1; ; try++ {
 		err := call()
-		if fence.CodeOf(err) != fence.CodeOutcomeUnknown || try == tries || sleep(ctx, b.next()) != nil {
+		switch fence.CodeOf(err) {
+		case fence.CodeOutcomeUnknown:
+			unknown = err
+		case fence.CodeUnavailable, fence.CodeOverloaded:
+			// Of this try, it says. An earlier one may have taken effect.
+			if unknown == nil {
+				return err
+			}
+			err = unknown
+		default:
+			return err
+		}
+		if try == tries || sleep(ctx, b.next()) != nil {
 			return err
 		}
 	}
 }
 
-func (m *Manager) backoff() *backoff {
-	return &backoff{pause: m.config.PollMin, most: m.config.PollMax}
-}
+func (m *Manager) backoff() *backoff { return m.turns.backoff() }

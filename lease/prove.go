@@ -36,7 +36,7 @@ func (b *batch) extend(ctx context.Context) {
 func (b *batch) extended(sent time.Time, x Extension, st Standing) {
 	b.retry = nil
 	b.noted, b.notedWaiters = sent, x.Waiters
-	b.until = sent.Add(x.TTL)
+	b.lasts(sent.Add(x.TTL))
 	b.followed = b.followed || st.Followed
 }
 
@@ -48,7 +48,7 @@ func (b *batch) extension() (Extension, bool) {
 	w := b.waiters[0]
 	x := Extension{Value: b.value, TTL: w.ttl, Tenant: w.acquire, Holder: w.holder, Waiters: len(b.waiters) - 1}
 	if len(b.waiters) > 1 {
-		x.TTL += slack(w.ttl)
+		x.TTL = min(x.TTL+slack(w.ttl), MaxTTL)
 	}
 	return x, true
 }
@@ -91,6 +91,13 @@ func (b *batch) prove(ctx context.Context) {
 	}
 }
 
+// answered says that it is known again under which value the hold stands.
+func (b *batch) answered() {
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
+	b.unanswered = nil
+}
+
 // goOn extends the lease under the next value of the hold, which is the batch's then, and tells when that was asked. Standing.Value
 // is zero if the lease is lost.
 func (b *batch) goOn(ctx context.Context, x Extension) (st Standing, sent time.Time, err error) {
@@ -102,17 +109,27 @@ func (b *batch) goOn(ctx context.Context, x Extension) (st Standing, sent time.T
 		b.t.mu.Unlock()
 		sent = time.Now()
 		if st, err = b.t.locker.Extend(ctx, b.name, x); err != nil {
+			b.t.mu.Lock()
+			const most = 100
+			b.unanswered = append(b.unanswered[max(0, len(b.unanswered)-most):], x.Next)
+			b.cutOff = true
+			b.t.mu.Unlock()
 			return st, sent, err
 		}
 		if !SameHold(st.Value, x.Value) {
+			b.answered()
 			break
 		}
 		// A drop by another gateway reserves the lease for the same next value.
 		won := st.Value == x.Next && !st.Reserved
+		b.answered()
 		b.t.mu.Lock()
 		b.value, b.count = st.Value, max(b.count, countOf(st.Value))
 		// A look may have met the lease under its next value, before this answer came.
 		b.pushed = b.pushed && !won
+		if won {
+			b.until = sent.Add(x.TTL)
+		}
 		b.t.mu.Unlock()
 		if won {
 			return st, sent, nil

@@ -55,6 +55,8 @@ func (b *batch) plan(now time.Time) (step func(context.Context), until time.Time
 		return b.giveUp, now, false
 	case now.Before(b.pause):
 		return nil, b.pause, false
+	case b.cutOff && b.turn == nil:
+		return b.look, now, false
 	case b.pushed && b.turn == nil:
 		return b.prove, now, false
 	case b.phase == entering:
@@ -111,9 +113,9 @@ func earlier(a, b time.Time) time.Time {
 // giveUp gives back what the batch has in the locker.
 func (b *batch) giveUp(context.Context) {
 	b.t.mu.Lock()
-	value := b.value
+	d := b.debt()
 	b.t.mu.Unlock()
-	_ = b.t.drop(b.name, value)
+	_ = b.t.giveUp(d)
 }
 
 // enter takes the lease, or a stand in its queue. The floor is read first (I4).
@@ -136,6 +138,7 @@ func (b *batch) enter(ctx context.Context) {
 	case fence.CodeOf(err) == fence.CodeRateLimited:
 		b.fail(err)
 	case err != nil:
+		b.doubt = true
 		b.wait()
 	default:
 		b.entered(e, sent, st, firstOf(newest))
@@ -145,14 +148,16 @@ func (b *batch) enter(ctx context.Context) {
 // entered is what an entry has led to. t.mu is held.
 func (b *batch) entered(e Entry, sent time.Time, st Standing, floor fence.Token) {
 	b.heard(e, sent, st)
+	b.doubt = false
 	switch {
 	case st.Value == b.value && st.Reserved:
 		b.phase, b.pushed = queued, true
 	case st.Value == b.value:
 		b.notedWaiters = max(0, e.Waiters-1)
 		b.phase, b.floor, b.unproved, b.until = holding, floor, false, sent.Add(st.Remaining)
-		if len(b.waiters) > 0 && b.waiters[0].ttl <= e.TTL {
-			b.hand(sent, false)
+		// Of a lease that it had taken before, its answer lost, less is left. Lockers count in milliseconds at worst.
+		if missing := e.TTL - st.Remaining; missing < grain && len(b.waiters) > 0 && b.waiters[0].ttl <= e.TTL {
+			b.hand(sent.Add(-max(0, missing)), false)
 		}
 	case st.Place > 0:
 		b.phase, b.lookAt = queued, b.t.later(sent, st)
@@ -197,13 +202,14 @@ func (b *batch) look(ctx context.Context) {
 func (b *batch) checkHolder(ctx context.Context, st Standing) {
 	if newest, err := b.t.ledger.Newest(ctx, b.name); err == nil {
 		b.t.notice(newest)
-		b.t.suspect(newest, st)
+		b.t.suspect(newest, b.name, st)
 	}
 }
 
 // stands is what a look has led to. It reports whether the lease is still held. t.mu is held.
 func (b *batch) stands(e Entry, sent time.Time, st Standing) bool {
 	b.heard(e, sent, st)
+	b.cutOff = false
 	switch {
 	case e.Value != b.value:
 		// The answer was overtaken.

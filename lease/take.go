@@ -14,7 +14,7 @@ import (
 func (t *turns) take(ctx context.Context, a *acquire) (*turn, error) {
 	t.listen()
 	if a.waits {
-		t.hear(ctx)
+		t.hear(ctx, a.over)
 		t.ask(ctx, a.cert.Lease)
 	}
 	w := &waiter{acquire: a.cert.Acquire, holder: a.cert.Holder, ttl: a.cert.TTL, since: time.Now(), told: make(chan outcome, 1)}
@@ -44,7 +44,7 @@ func (t *turns) take(ctx context.Context, a *acquire) (*turn, error) {
 	}
 	sent := time.Now()
 	st, err := t.locker.Enter(ctx, a.cert.Lease, e)
-	t.suspect(a.newest, st)
+	t.suspect(a.newest, a.cert.Lease, st)
 	return t.taken(ctx, a, b, w, e, sent, st, err)
 }
 
@@ -76,8 +76,17 @@ func (t *turns) taken(ctx context.Context, a *acquire, b *batch, w *waiter, e En
 	t.mu.Lock()
 	b.inline = false
 	switch {
+	case t.closed:
+		b.leave(w)
+		b.doubt = b.doubt || err != nil
+		b.fail(closing(b.name))
+		d := b.debt()
+		t.mu.Unlock()
+		_ = t.giveUp(d)
+		return nil, closing(b.name)
 	case err != nil && ctx.Err() != nil && len(b.waiters) > 1:
 		// Others have joined, and go on with the same value.
+		b.doubt = true
 		b.leave(w)
 		b.tend()
 		t.mu.Unlock()
@@ -86,13 +95,11 @@ func (t *turns) taken(ctx context.Context, a *acquire, b *batch, w *waiter, e En
 		err = fmt.Errorf("take lease %s: %w", b.name, coded(err))
 		b.leave(w)
 		b.fail(err)
-		t.mu.Unlock()
-		// It may have arrived.
+		// It may have arrived, or still do.
 		if fence.CodeOf(err) != fence.CodeRateLimited {
-			t.mu.Lock()
-			t.spawn(func() { t.giveBack(b.name, b.value, e.TTL) })
-			t.mu.Unlock()
+			t.owe(debt{name: b.name, value: b.value, unconfirmed: true})
 		}
+		t.mu.Unlock()
 		return nil, err
 	case !a.waits && (st.Value != b.value || st.Reserved):
 		b.leave(w)
@@ -116,17 +123,6 @@ func (t *turns) taken(ctx context.Context, a *acquire, b *batch, w *waiter, e En
 	}
 	t.mu.Unlock()
 	return w.await(ctx, a)
-}
-
-// giveBack gives up a value that may have taken the lease, for as long as the lease can run: nobody knows of it.
-func (t *turns) giveBack(name string, value fence.Digest, ttl time.Duration) {
-	until := time.Now().Add(ttl + hearing)
-	pause := &backoff{pause: t.config.PollMin, most: t.config.PollMax}
-	for t.drop(name, value) != nil && time.Now().Before(until) {
-		if sleep(t.ctx, pause.next()) != nil {
-			return
-		}
-	}
 }
 
 // supersede ends what is remembered of holds that the new one shows to be over. t.mu is held.
@@ -192,13 +188,14 @@ func (t *turns) withdraw(w *waiter) (value fence.Digest, at, waiting int, left b
 
 // tooLate is the answer to who has waited as long as he would.
 func (a *acquire) tooLate(ctx context.Context, value fence.Digest, at, here int) error {
-	st, err := a.m.locker.Look(ctx, a.cert.Lease, MaxQueue)
+	const seen = 200 // entries; those behind count as one each
+	st, err := a.m.locker.Look(ctx, a.cert.Lease, seen)
 	if err != nil {
 		return a.heldBy(Standing{}, at+1, max(here, at+1))
 	}
 	if newest, err := a.m.ledger.Newest(ctx, a.cert.Lease); err == nil {
 		a.newest = newest
-		a.m.turns.suspect(newest, st)
+		a.m.turns.suspect(newest, a.cert.Lease, st)
 	}
 	ahead, waiting, passed := 0, st.Behind, SameHold(st.Value, value)
 	if !passed {
@@ -209,6 +206,10 @@ func (a *acquire) tooLate(ctx context.Context, value fence.Digest, at, here int)
 			ahead += q.Waiters
 		}
 		waiting += q.Waiters
+	}
+	rest := max(0, st.Entries-len(st.Queue))
+	if waiting += rest; !passed {
+		ahead += rest
 	}
 	return a.heldBy(st, ahead+at+1, max(waiting, ahead+at+1))
 }
@@ -250,6 +251,15 @@ func (t *turn) granted(g *fence.Grant, since time.Time) {
 		return
 	}
 	b.turn = nil
+	if t.ended == g.First() {
+		// Somebody has ended it already.
+		b.unproved = true
+		d, over := b.leaveOrTendLocked()
+		if over {
+			b.t.owe(d)
+		}
+		return
+	}
 	b.tenant = &tenant{
 		id: fence.IDDigest(g.ID), principal: g.Principal, acquire: g.Acquire, holder: g.Holder, first: g.First(), deadline: since.Add(g.TTL),
 	}
@@ -286,22 +296,29 @@ func (t *turn) pass() {
 
 // leaveOrTend hands a lease that nobody has on to the next, or gives it back. t.mu is held; it is not afterwards.
 func (b *batch) leaveOrTend() error {
-	if len(b.waiters) > 0 {
-		b.tend()
-		b.t.mu.Unlock()
+	d, left := b.leaveOrTendLocked()
+	b.t.mu.Unlock()
+	if !left {
 		return nil
 	}
+	return b.t.giveUp(d)
+}
+
+// leaveOrTendLocked is the part of it for which t.mu is held: what is to be given up if nobody is next.
+func (b *batch) leaveOrTendLocked() (d debt, left bool) {
+	if len(b.waiters) > 0 {
+		b.tend()
+		return debt{}, false
+	}
 	b.end()
-	value := b.value
-	b.t.mu.Unlock()
-	return b.t.drop(b.name, value)
+	return b.debt(), true
 }
 
 // lasts says until when the lease runs at least.
 func (t *turn) lasts(until time.Time) {
 	t.t.mu.Lock()
 	defer t.t.mu.Unlock()
-	t.until = until
+	t.batch.lasts(until)
 }
 
 // lost ends a batch whose lease was lost while it was certified. w, if there is one, waits on, before all others in it.
@@ -316,7 +333,10 @@ func (t *turn) lost(w *waiter) *waiter {
 		n = n.next
 	}
 	switch {
-	case w == nil && n.phase != over:
+	case w != nil && b.t.closed:
+		w.batch = b
+		w.told <- outcome{err: closing(b.name)}
+	case w == nil && n == b && n.phase != over:
 		n.forfeit()
 	case w == nil:
 	case n.phase == over || n.phase == holding && n != b:

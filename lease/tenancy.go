@@ -61,16 +61,33 @@ func (t *turns) freed(g *fence.Grant) error {
 	switch {
 	case b == nil:
 		t.mu.Unlock()
-		return t.drop(g.Lease, g.Hold)
+		return t.giveUp(debt{name: g.Lease, value: g.Hold})
 	case b.tenant != nil && b.tenant.first == g.First():
 		b.vacate()
 		b.unproved = true
 	case b.busy():
-		// The same hold is another's by now.
+		// The same hold is another's by now, or the grant was made just now.
+		if b.turn != nil {
+			b.turn.ended = max(b.turn.ended, g.First())
+		}
 		t.mu.Unlock()
 		return nil
 	}
 	return b.leaveOrTend()
+}
+
+// left is how long a grant's lease, as it stands, runs for the one who has the grant. For others who wait behind him it runs
+// longer.
+func (t *turns) left(g *fence.Grant, st Standing) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if b := t.holds[HoldOf(g.Hold)]; b != nil && b.tenant != nil && b.tenant.first == g.First() {
+		return min(st.Remaining, time.Until(b.tenant.deadline))
+	}
+	if st.Tenant == g.Acquire && st.Renewed > 0 {
+		return min(st.Remaining, st.Renewed)
+	}
+	return max(0, st.Remaining-slack(g.TTL))
 }
 
 // underway is a renewal of a grant, of which this gateway may know.
@@ -115,7 +132,7 @@ func (r underway) done(sent time.Time, ok bool) {
 	}
 	if ok {
 		r.who.deadline = sent.Add(r.asked)
-		r.b.until = sent.Add(r.ttl)
+		r.b.lasts(sent.Add(r.ttl))
 	}
 	if len(r.b.waiters) > 0 {
 		r.b.tend()

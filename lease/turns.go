@@ -24,6 +24,8 @@ const (
 	maxHolds = 100_000
 	// suspicion is how long a lease is held for a grant that has ended before it is taken away.
 	suspicion = time.Second
+	// grain is how coarsely a locker may count how long a lease still runs.
+	grain = 5 * time.Millisecond
 )
 
 // turns is who has the turn to be granted which lease, in this gateway. It is a queue below the locker's: those that want
@@ -56,8 +58,11 @@ type turns struct {
 	holds   map[fence.Digest]*batch // by HoldOf
 	waiting int
 	watched map[string]*time.Timer
-	// suspects are leases that are held for grants that have ended.
+	// suspects are leases that are held for grants that have ended, or for none.
 	suspects map[string]bool
+	debts    debts
+	// expiring bounds how many leases that ran out are looked at at once.
+	expiring chan struct{}
 }
 
 // line is the batches of one lease, in their order. The first may hold the lease.
@@ -70,6 +75,7 @@ func newTurns(locker Locker, ledger Ledger, config Config) *turns {
 	t := &turns{
 		locker: locker, ledger: ledger, config: config, heard: make(chan struct{}),
 		lines: map[string]*line{}, holds: map[fence.Digest]*batch{}, watched: map[string]*time.Timer{}, suspects: map[string]bool{},
+		expiring: make(chan struct{}, 8), debts: debts{wake: make(chan struct{}, 1)},
 	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t
@@ -117,13 +123,13 @@ func (t *turns) listen() {
 }
 
 // hear waits until signals are heard, as far as they can be: a push to a gateway that does not listen is lost.
-func (t *turns) hear(ctx context.Context) {
+func (t *turns) hear(ctx context.Context, over time.Time) {
 	select {
 	case <-t.heard:
 		return
 	default:
 	}
-	wait := time.NewTimer(hearing)
+	wait := time.NewTimer(min(hearing, time.Until(over)/2))
 	defer wait.Stop()
 	select {
 	case <-t.heard:
@@ -162,7 +168,7 @@ func (t *turns) signal(s Signal) {
 		b := t.holds[HoldOf(s.Value)]
 		if b == nil {
 			// Nobody waits here any more, or never did: an old copy of the locker's data has come back.
-			t.spawn(func() { t.drop(s.Name, s.Value) })
+			t.owe(debt{name: s.Name, value: s.Value})
 			return
 		}
 		// One that comes late is of a reservation that was claimed since.
@@ -211,42 +217,6 @@ func (t *turns) watch(name string, after time.Duration) {
 			}
 		})
 	})
-}
-
-// suspect takes a lease away that is still held, after a while, for a grant that has ended: the locker could not be told, or the
-// ledger was advanced. Its successor need not wait out the TTL.
-//
-// It is safe: a grant that comes after one that has ended has another value. I4 does not rest on the locker keeping anything.
-func (t *turns) suspect(g *fence.Grant, st Standing) {
-	if g == nil || !endedUnder(g, st) {
-		return
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.suspects[g.Lease] || t.closed {
-		return
-	}
-	t.suspects[g.Lease] = true
-	t.spawn(func() {
-		_ = sleep(t.ctx, suspicion)
-		t.mu.Lock()
-		delete(t.suspects, g.Lease)
-		t.mu.Unlock()
-		ctx, cancel := t.bounded()
-		defer cancel()
-		st, err := t.locker.Look(ctx, g.Lease, 0)
-		if err != nil || !endedUnder(g, st) {
-			return
-		}
-		if again, err := t.ledger.Newest(ctx, g.Lease); err == nil && again != nil && again.First() == g.First() {
-			_ = t.drop(g.Lease, st.Value)
-		}
-	})
-}
-
-// endedUnder tells whether a lease is held for a grant that has ended.
-func endedUnder(g *fence.Grant, st Standing) bool {
-	return g.Ended != "" && st.Value == g.Hold && !st.Reserved
 }
 
 // begin makes a batch at the end of its line. t.mu is held.

@@ -276,7 +276,7 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- lease.Locker's Extend. p_next is null when the value stays, p_waiters negative when it is to be as before.
+-- lease.Locker's Extend. p_next is null when the value stays; then the lease is not made shorter. p_waiters negative when it is to be as before.
 -- +goose StatementBegin
 CREATE FUNCTION fence.lease_extend(p_name text, p_value bytea, p_gateway uuid, p_ttl_ms bigint, p_tenant bytea, p_holder text, p_next bytea,
     p_waiters integer) RETURNS fence.standing
@@ -288,7 +288,7 @@ DECLARE
 BEGIN
     IF held.value = p_value THEN
         UPDATE fence.leases l SET
-               ends_at = CASE WHEN l.gateway <> p_gateway AND l.waiters > 0 THEN greatest(l.ends_at, v_until) ELSE v_until END,
+               ends_at = CASE WHEN p_next IS NULL AND NOT l.reserved THEN greatest(l.ends_at, v_until) ELSE v_until END,
                renewed_until = CASE WHEN l.gateway <> p_gateway THEN v_until END,
                holder = CASE WHEN l.reserved THEN p_holder ELSE l.holder END,
                waiters = CASE WHEN l.gateway = p_gateway AND p_waiters >= 0 THEN p_waiters ELSE l.waiters END,

@@ -49,6 +49,8 @@ type parts struct {
 	logins func() (failed, limited uint64)
 }
 
+var _ lease.ExpiryNoter = (*pgstore.Store)(nil) // else the ends of leases would be told late
+
 // assembly is a gateway with what stands behind it.
 type assembly struct {
 	*gateway.Gateway

@@ -11,14 +11,17 @@ import (
 // search is one line of pass.txt or fail.txt.
 type search struct {
 	name string
+	// model is the file that spin reads.
+	model string
 	// bounds are the property and the bounds of the search; switches break the protocol.
 	bounds, switches []string
 	long             bool
 }
 
 var (
-	nameRE = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
-	flagRE = regexp.MustCompile(`^-D[A-Z_]+(=[0-9]+)?$`)
+	nameRE  = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
+	flagRE  = regexp.MustCompile(`^-D[A-Z_]+[01]?(=[0-9]+)?$`)
+	modelRE = regexp.MustCompile(`^\[([a-z]+\.pml)\]$`)
 )
 
 func cases(t *testing.T, file string) []search {
@@ -29,7 +32,7 @@ func cases(t *testing.T, file string) []search {
 	}
 	defer f.Close()
 	var all []search
-	seen, long := map[string]bool{}, false
+	seen, model, long := map[string]bool{}, "", false
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
 		line, _, _ := strings.Cut(lines.Text(), "#")
@@ -41,12 +44,16 @@ func cases(t *testing.T, file string) []search {
 			long = true
 			continue
 		}
+		if m := modelRE.FindStringSubmatch(line); m != nil {
+			model, long = m[1], false
+			continue
+		}
 		name, flags, ok := strings.Cut(line, ":")
-		if !ok || !nameRE.MatchString(name) || seen[name] {
+		if !ok || model == "" || !nameRE.MatchString(name) || seen[name] {
 			t.Fatalf("%s:%d: not a case with a name of its own: %q", file, n, line)
 		}
 		seen[name] = true
-		c := search{name: name, long: long}
+		c := search{name: name, model: model, long: long}
 		switches, bounds, broken := strings.Cut(flags, "|")
 		if !broken {
 			switches, bounds = "-", flags

@@ -128,9 +128,10 @@ again:
 #endif
 #if defined(DUP) && !defined(NORESUME)
      atomic {                        /* the grant that it was given before, if that holds its lease still */
-       if :: acq == a && own[0] == val && v != val -> x = v; v = val; turns++; turn = turns :: else -> goto takes fi };
+       CHOOSE;
+       if :: acq == a && own[n] == val && v != val -> x = v; v = val :: else -> n = 0; goto takes fi };
      certify(); F = 0;
-     if :: answer == GRANTED -> x = 0; goto granted :: else -> v = x; x = 0; goto again fi;
+     if :: answer == GRANTED -> x = 0; goto granted :: else -> v = x; x = 0; n = 0; goto again fi;
 takes:
 #endif
      atomic {                        /* take; once it is ours, prove that it still is */
@@ -175,16 +176,16 @@ certificate:
 granted:
 #endif
      work();
-     end(first == f);                /* release: the lease goes as the grant's row has it */
-     if :: answer == ENDED -> drop(v); goto lost :: else -> goto lost fi;
+     end(first == f, first == f);    /* release: the lease goes as the grant's row has it */
+     if :: answer == ENDED -> goto dropped :: else -> goto lost fi;
 givenup:
 #ifdef GIVEUP
 #ifdef DROPFIRST
      drop(v);
-     end(acq == a && MINE);
+     end(acq == a && MINE, acq == a && val == v);
      goto lost;
 #else
-     end(acq == a && MINE);
+     end(acq == a && MINE, acq == a && val == v);
 #endif
 #endif
 dropped:

@@ -7,8 +7,9 @@
  * Ledger     the grant row changes only under the lease's exclusive lock, which waits for the writes that hold the
  *            lock shared (IDLE). A block of 1000 tokens is one number here: what matters is which grant drew it.
  * Locker     two primaries may be alive at once, a lease may expire at any moment (Expire), a node may lose its
- *            data or fall back to an old copy (Faults). Waiters poll.
- * Acquire    floor, take, certify. A void certificate keeps the lease and starts again from the floor.
+ *            data or fall back to an old copy (Faults). Waiters poll here; handoff.pml has the queue.
+ * Acquire    floor, take, certify. The lease is kept under the value of a hold, which stands in the grant's row and is not used
+ *            again once it is lost. A void certificate keeps the lease and starts again from the floor.
  * Write      shared lock, replay, grant, mark, raise (a row lock), data, commit or undo.
  *
  * FEATURES (-D...; none is on by default)
@@ -83,7 +84,7 @@ byte mark, mdigest, mprincipal; bool mlock;
 #ifdef SEQCACHE
 byte next[2], last[2];
 #endif
-/* Locker: per node who holds the lease, by acquire, and the copy that it may fall back to. */
+/* Locker: per node the value that holds the lease, and the copy that it may fall back to. */
 byte own[2], old[2];
 #ifdef COUNTER
 byte ctr[2], oldctr[2];

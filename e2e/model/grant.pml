@@ -59,20 +59,27 @@ inline certify() {                   /* answer, and f: the first token of the gr
 #else
 #define ENDABLE IDLE
 #endif
+#ifdef END_ANYHOLD
+#define MINE (true)
+#else
+#define MINE (val == v)
+#endif
 #ifdef END_NOMATCH
 #define NAMES(g) (first != 0)
 #else
 #define NAMES(g) (g)
 #endif
 
-inline end(names) {                  /* answer: whether it is the one named; x: which grant has ended */
+/* Ends the newest grant if it is the one named; rightly says whether the caller may. answer: whether it was; x: which grant has
+ * ended; v: the hold that its row has. */
+inline end(names, rightly) {
   atomic { ENDABLE ->
     if
     :: NAMES(names) ->
 #ifdef P_END
-       assert(names);
+       assert(rightly);
 #endif
-       ended = true; answer = ENDED; x = first
+       ended = true; answer = ENDED; x = first; v = val
     :: else -> answer = VOID
     fi };
   if :: answer == ENDED -> returned = returned | BIT(x); x = 0 :: else fi
@@ -81,10 +88,10 @@ inline end(names) {                  /* answer: whether it is the one named; x: 
 /* ---- The locker ---- */
 
 #ifdef DROP_NOCMP
-#define HOLDS(a) (true)
+#define HOLDS(v) (true)
 #else
-#define HOLDS(a) (own[n] == a)
+#define HOLDS(v) (own[n] == v)
 #endif
 
-inline drop(a) { atomic { if :: HOLDS(a) -> own[n] = 0 :: else fi } }
+inline drop(v) { atomic { if :: HOLDS(v) -> own[n] = 0 :: else fi } }
 

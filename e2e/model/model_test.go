@@ -5,16 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
-var long = flag.Bool("model.long", false, "search the larger bounds too, and every must-fail case without its switches")
-
-// limit bounds one search, on a machine that is busy with others.
-const (
-	limit     = 3 * time.Minute
-	longLimit = 20 * time.Minute
-)
+var long = flag.Bool("model.long", false, "search the larger bounds too, all broken variants, and each of them mended")
 
 func TestHolds(t *testing.T) {
 	needSpin(t)
@@ -24,7 +17,7 @@ func TestHolds(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			mustHold(t, c.bounds)
+			mustHold(t, c)
 		})
 	}
 }
@@ -32,13 +25,15 @@ func TestHolds(t *testing.T) {
 func TestFalls(t *testing.T) {
 	needSpin(t)
 	for _, c := range cases(t, "fail.txt") {
+		if c.long && !*long {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if n := len(properties(c.bounds)); n != 1 {
 				t.Fatalf("the case names %d properties, so that nobody knows which one falls", n)
 			}
-			// Few states: what takes the time is compiling.
-			o := explore(t, "-O0", limit, slices.Concat(c.bounds, c.switches)...)
+			o := explore(t, c, slices.Concat(c.bounds, c.switches)...)
 			if o.violated == "" {
 				t.Fatalf("no assertion fell:\n%s", o.output)
 			}
@@ -51,31 +46,27 @@ func TestHoldsWithoutSwitches(t *testing.T) {
 	needSpin(t)
 	done := map[string]bool{}
 	for _, c := range cases(t, "fail.txt") {
-		key := strings.Join(c.bounds, " ")
+		key := c.model + strings.Join(c.bounds, " ")
 		if !*long || len(c.switches) == 0 || done[key] {
 			continue
 		}
 		done[key] = true
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			mustHold(t, c.bounds)
+			mustHold(t, c)
 		})
 	}
 }
 
-func mustHold(t *testing.T, flags []string) {
+func mustHold(t *testing.T, c search) {
 	t.Helper()
-	if len(properties(flags)) == 0 {
+	if len(properties(c.bounds)) == 0 {
 		t.Fatal("the case names no property, so that nothing can fall")
 	}
-	optimise, d := "-O1", limit
-	if *long {
-		optimise, d = "-O2", longLimit
-	}
-	o := explore(t, optimise, d, flags...)
+	o := explore(t, c, c.bounds...)
 	switch {
 	case o.violated != "":
-		t.Fatalf("%s falls; README.md says how to read the counter-example of %s", o.violated, strings.Join(flags, " "))
+		t.Fatalf("%s falls; README.md says how to read the counter-example of %s", o.violated, strings.Join(c.bounds, " "))
 	case !o.complete:
 		t.Fatalf("the search was not complete:\n%s", o.output)
 	}

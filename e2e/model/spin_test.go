@@ -28,14 +28,19 @@ var (
 	cutRE = regexp.MustCompile(`max search depth too small|Search not completed|reached -DMEMLIM|out of memory|hash table full|[Tt]runcated`)
 )
 
-// explore searches the whole state space of the model with these flags. The searcher's exit status says nothing: its
+// explore searches the whole state space of a model with these flags. The searcher's exit status says nothing: its
 // report decides.
-func explore(t *testing.T, optimise string, limit time.Duration, flags ...string) outcome {
+func explore(t *testing.T, c search, flags ...string) outcome {
 	t.Helper()
+	// Few states: what takes the time is compiling, and a large table to clear. The limit is for a machine that is busy with others.
+	optimise, table, limit := "-O0", "-w20", 3*time.Minute
+	if *long {
+		optimise, table, limit = "-O2", "-w26", 20*time.Minute
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	dir := t.TempDir()
-	model, err := filepath.Abs("fencegate.pml")
+	model, err := filepath.Abs(c.model)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +50,7 @@ func explore(t *testing.T, optimise string, limit time.Duration, flags ...string
 	}
 	// Invalid end states (-E) are no errors: whoever waits for a lock for ever stands for one that died.
 	call(t, ctx, dir, compiler(), optimise, "-w", "-DSAFETY", "-DCOLLAPSE", "-DVECTORSZ=2048", "-DMEMLIM=8000", "-o", "pan", "pan.c")
-	report := call(t, ctx, dir, "./pan", "-E", "-m100000")
+	report := call(t, ctx, dir, "./pan", "-E", "-m100000", table)
 
 	counted := errorsRE.FindStringSubmatch(report)
 	if counted == nil {

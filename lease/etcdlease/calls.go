@@ -38,20 +38,21 @@ func (l *Locker) Extend(ctx context.Context, name string, x lease.Extension) (le
 // extended is the record of a lease that is extended or claimed.
 func (l *Locker) extended(s *state, x lease.Extension) held {
 	h := s.held
+	shortens := h.reserved || x.Next != fence.Digest{}
 	if h.reserved {
 		h.reserved, h.holder = false, x.Holder
 	}
 	h.tenant, h.ttl, h.renewed = x.Tenant, x.TTL, 0
 	if h.gateway != l.gateway {
 		h.renewed = x.TTL
-		if h.waiters > 0 {
-			h.ttl = max(x.TTL, bounded(s.left))
-		}
 	} else if x.Waiters >= 0 {
 		h.waiters = x.Waiters
 	}
 	if (x.Next != fence.Digest{}) {
 		h.value = x.Next
+	}
+	if !shortens {
+		h.ttl = max(h.ttl, bounded(s.left))
 	}
 	return h
 }

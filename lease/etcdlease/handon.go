@@ -59,6 +59,9 @@ func (a *attempt) reserveFor(ctx context.Context, s *state, next held, compares 
 // forgetIdle removes the entries of a gateway that did not claim what was reserved for it, and reports whether it had any.
 // Otherwise each would cost as much time as the first. When it wakes up they enter again at their places.
 func (a *attempt) forgetIdle(ctx context.Context, s *state) (bool, error) {
+	if s.held.gateway == a.gateway {
+		return false, nil // who calls is not idle
+	}
 	all, err := a.c.Get(ctx, a.keys.queue(), clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil {
 		return false, err

@@ -150,27 +150,31 @@ func testForeignExtension(s *suite) {
 	renewed("a longer one", got, "another", 119*time.Minute, 2*time.Hour)
 	renewed("told to its own gateway", a.stay(name, "a", 1), "another", 119*time.Minute, 2*time.Hour)
 
-	// Its own gateway knows best.
+	// Its own gateway's is no renewal by another.
 	got = a.extendFor(name, "a", "tenant", time.Minute)
-	s.held(got, "a", 50*time.Second, time.Minute)
+	s.held(got, "a", 119*time.Minute, 2*time.Hour)
 	if got.Tenant != tenant("tenant") || got.Renewed > 0 {
 		s.fatalf("it stands %s, want the tenant of its own gateway's extension, and none by another", show(got))
 	}
 
-	// With nobody behind it, every extension is exact.
-	a.extend(name, "a", time.Hour)
+	// With nobody behind it that is no different.
 	a.stay(name, "a", 0)
 	got = b.extendFor(name, "a", "tenant", time.Minute)
-	s.held(got, "a", 50*time.Second, time.Minute)
+	s.held(got, "a", 119*time.Minute, 2*time.Hour)
 	renewed("with nobody behind it", got, "tenant", 50*time.Second, time.Minute)
+	// Under its next value it runs for as long as is asked.
+	got = a.extendBy(name, lease.Extension{Value: value(s, "a"), Next: value(s, "a+"), TTL: time.Minute, Tenant: tenant("tenant"), Waiters: lease.KeepWaiters})
+	s.held2(got, "a+", "a", 50*time.Second, time.Minute)
+	got = b.extendFor(name, "a+", "tenant", 2*time.Minute)
+	s.held2(got, "a+", "a", 110*time.Second, 2*time.Minute)
 
 	// Another value extends nothing.
 	got = b.extendFor(name, "b", "thief", time.Hour)
-	s.held(got, "a", 50*time.Second, time.Minute)
-	renewed("by another value", got, "tenant", 50*time.Second, time.Minute)
+	s.held2(got, "a+", "a", 110*time.Second, 2*time.Minute)
+	renewed("by another value", got, "tenant", 110*time.Second, 2*time.Minute)
 
 	// A hold that begins knows nothing of the one before.
-	a.drop(name, "a")
+	a.drop(name, "a+")
 	b.enter(name, "b", 0)
 	if got := a.look(name); got.Tenant != (fence.Digest{}) || got.Renewed > 0 {
 		s.fatalf("it stands %s, want neither tenant nor renewal", show(got))

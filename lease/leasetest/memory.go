@@ -231,17 +231,18 @@ func (m *Memory) Extend(ctx context.Context, name string, x lease.Extension) (le
 	defer done()
 	if k.value == x.Value {
 		until := time.Now().Add(x.TTL)
+		ends := until
+		if (x.Next == fence.Digest{}) && !k.reserved && until.Before(k.until) {
+			ends = k.until
+		}
 		if k.reserved {
 			k.holder = x.Holder
 		}
 		k.reserved, k.tenant, k.renewed = false, x.Tenant, time.Time{}
 		if k.by != m {
 			k.renewed = until
-			if k.notes[k.value].Waiters > 0 && until.Before(k.until) {
-				until = k.until
-			}
 		}
-		k.until = until
+		k.until = ends
 		note := k.notes[k.value]
 		if k.by == m && x.Waiters >= 0 {
 			note.Waiters = x.Waiters

@@ -113,18 +113,17 @@ func (q *sequence) extend(g *gateway, name string, m *model, w *waiter, foreign 
 		return false
 	}
 	if m.holder == w {
+		if m.reserved || x.Next != (fence.Digest{}) {
+			m.remaining = 0
+		}
 		if m.reserved {
-			m.reserved, m.name, m.remaining = false, x.Holder, 0
+			m.reserved, m.name = false, x.Holder
 		}
 		m.tenant, m.renewed = x.Tenant, 0
 		if foreign {
 			m.renewed = x.TTL
 		}
-		if foreign && m.behind > 0 {
-			m.remaining = max(m.remaining, x.TTL)
-		} else {
-			m.remaining = x.TTL
-		}
+		m.remaining = max(m.remaining, x.TTL)
 		if !foreign && x.Waiters >= 0 {
 			m.behind = x.Waiters
 		}

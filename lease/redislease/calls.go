@@ -114,7 +114,10 @@ func (l *Locker) standing(ctx context.Context, s *redis.Script, name string, val
 	if err := r.end(); err != nil {
 		return lease.Standing{}, err
 	}
-	if !lease.SameHold(standing.Value, value) && standing.Place == 0 {
+	switch {
+	case lease.SameHold(standing.Value, value):
+		l.shards.holding(l.shardChannel(name), value, standing.Remaining)
+	case standing.Place == 0:
 		l.shards.done(l.shardChannel(name), value)
 	}
 	return standing, nil

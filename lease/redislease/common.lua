@@ -117,6 +117,7 @@ local function reserve(v, gateway, waiters)
   keep(hold, 'PX', WINDOW)
   if n > 0 then
     redis.call('HSET', NOTES, 'last', gateway)
+    redis.call('PEXPIRE', NOTES, KEPT)
   end
   return hold
 end

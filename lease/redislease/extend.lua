@@ -4,7 +4,7 @@
 local hold = read() or hand_on()
 if hold and hold.value == value then
   local ttl, foreign = tonumber(ARGV[4]), hold.gateway ~= me
-  hold.left = foreign and hold.waiters > 0 and math.max(ttl, hold.left) or ttl
+  hold.left = ARGV[7] == '' and not hold.reserved and math.max(ttl, hold.left) or ttl
   hold.tenant, hold.renewed = ARGV[5], foreign and math.floor(clock() / 1000) + ttl or 0
   -- First, so that a server whose memory is full lets the script go on: a lease can be kept then.
   redis.call('PEXPIRE', LEASE, hold.left)

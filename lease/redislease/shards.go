@@ -35,10 +35,10 @@ type shards struct {
 
 // shard is a lease's channel.
 type shard struct {
-	holds map[fence.Digest]struct{} // of the entries
-	until time.Time                 // when it is forgotten unless somebody needs it
-	try   *shardTry                 // nil if it is not subscribed
-	lost  bool                      // it has to be subscribed, and signals may have been missed meanwhile
+	holds map[fence.Digest]time.Time // of the entries, and until when each needs it
+	until time.Time                  // when it is forgotten unless somebody needs it
+	try   *shardTry                  // nil if it is not subscribed
+	lost  bool                       // it has to be subscribed, and signals may have been missed meanwhile
 }
 
 // shardTry is a subscription that is under way, or done.
@@ -83,13 +83,37 @@ func (s *shards) note(channel string, value fence.Digest) (known bool, err error
 		if !s.room() {
 			return false, fence.Errorf(fence.CodeRateLimited, "this gateway waits for %d leases already", maxShards)
 		}
-		sh = &shard{holds: map[fence.Digest]struct{}{}}
+		sh = &shard{holds: map[fence.Digest]time.Time{}}
 		s.channels[channel] = sh
 	}
 	_, known = sh.holds[lease.HoldOf(value)]
-	sh.holds[lease.HoldOf(value)] = struct{}{}
-	sh.until = time.Now().Add(queueKept)
+	sh.keep(value, time.Now().Add(queueKept))
 	return known, nil
+}
+
+// keep remembers until when an entry needs the channel.
+func (sh *shard) keep(value fence.Digest, until time.Time) {
+	sh.holds[lease.HoldOf(value)] = until
+	sh.until = time.Now().Add(idleKept)
+	for _, u := range sh.holds {
+		if u.After(sh.until) {
+			sh.until = u
+		}
+	}
+}
+
+// holding says that the entry holds its lease, and for how long unless it is renewed.
+func (s *shards) holding(channel string, value fence.Digest, left time.Duration) {
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sh := s.channels[channel]; sh != nil {
+		if _, had := sh.holds[lease.HoldOf(value)]; had {
+			sh.keep(value, time.Now().Add(left+lease.Window))
+		}
+	}
 }
 
 // ready waits until a channel is subscribed.
@@ -122,10 +146,8 @@ func (s *shards) done(channel string, value fence.Digest) {
 	if _, had := sh.holds[lease.HoldOf(value)]; !had {
 		return
 	}
+	sh.keep(value, time.Time{})
 	delete(sh.holds, lease.HoldOf(value))
-	if len(sh.holds) == 0 {
-		sh.until = time.Now().Add(idleKept)
-	}
 }
 
 // room tells whether there is room for one more lease, and has those forgotten that no entry needs. s.mu is held.
@@ -134,8 +156,9 @@ func (s *shards) room() bool {
 		return true
 	}
 	found := false
+	now := time.Now()
 	for _, sh := range s.channels {
-		if len(sh.holds) == 0 {
+		if !sh.needed(now) {
 			sh.until, found = time.Time{}, true
 		}
 	}
@@ -143,6 +166,16 @@ func (s *shards) room() bool {
 		s.listener.wakeUp()
 	}
 	return found
+}
+
+// needed tells whether an entry needs the channel.
+func (sh *shard) needed(now time.Time) bool {
+	for _, until := range sh.holds {
+		if now.Before(until) {
+			return true
+		}
+	}
+	return false
 }
 
 // start begins to subscribe to a channel unless that is done or under way; nil while nobody listens. s.mu is held.

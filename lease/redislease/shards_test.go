@@ -31,7 +31,11 @@ func testShards(t *testing.T, cluster *localservers.RedisCluster) {
 		return all
 	}
 	// Before it listens it only notes what it will need.
-	enter(t, l, "early", "early", 1)
+	early := entry("early", 1)
+	early.TTL = time.Hour
+	if _, err := l.Enter(t.Context(), "early", early); err != nil {
+		t.Fatal(err)
+	}
 	if got := channels(); len(got) != 0 {
 		t.Fatalf("subscribed to %q without listening", got)
 	}

@@ -25,6 +25,7 @@ func TestShardsAreBounded(t *testing.T) {
 		t.Fatalf("one more value of a lease: %v", err)
 	}
 	s.done("0", value)
+	s.holding("0", value, 0)
 	if err := s.want(t.Context(), "one more", value); fence.CodeOf(err) != fence.CodeRateLimited {
 		t.Fatalf("with all leases needed still: %v, want %s", err, fence.CodeRateLimited)
 	}
@@ -34,6 +35,15 @@ func TestShardsAreBounded(t *testing.T) {
 	}
 	if until := s.channels["0"].until; time.Now().Before(until) {
 		t.Fatalf("the one that nobody needs is kept until %v", until)
+	}
+	// A hold that nobody drops here needs it no longer than it lasts.
+	delete(s.channels, "0")
+	if err := s.want(t.Context(), "another", value); err == nil {
+		t.Fatal("more than there may be")
+	}
+	s.holding("1", value, -time.Hour)
+	if err := s.want(t.Context(), "another", value); err != nil {
+		t.Fatalf("with one whose lease has ended: %v", err)
 	}
 }
 
