@@ -36,10 +36,10 @@ inline enter(h) {
 
 #ifdef DROP_NOCMP
 #define NAMED(v) (HOLD(own[n]) == HOLD(v))
-#elif defined(DROP_HOLD)
-#define NAMED(v) (own[n] == v || !far && HOLD(own[n]) == HOLD(v))
-#else
+#elif defined(DROP_VALUE)
 #define NAMED(v) (own[n] == v)
+#else /* a gateway drops all values under which its own hold may stand */
+#define NAMED(v) (own[n] == v || !far && HOLD(own[n]) == HOLD(v))
 #endif
 
 /* far: the gateway that drops is not the one that made the value. */
