@@ -170,6 +170,7 @@ func (a *acquire) certify(ctx context.Context, t *turn) (*fence.Grant, error) {
 	case err == nil:
 		return g, nil
 	case fence.CodeOf(err) == fence.CodeOutcomeUnknown:
+		t.unknown = true
 		code, after := fence.CodeUnavailable, "what may have been granted was taken back"
 		if !a.generated {
 			code, after = fence.CodeOutcomeUnknown, "repeating with the same acquire id settles it"

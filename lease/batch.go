@@ -110,20 +110,35 @@ type turn struct {
 	leaving       *handover
 	// since is when the lease began to run for whoever has the turn.
 	since time.Time
+	// unknown: a certificate of the turn may have been made.
+	unknown bool
 	// ended is the first token of a grant that was ended before the turn was over.
 	ended fence.Token
 }
 
 // handover is a release that the next one's grant completes.
 type handover struct {
-	// done gets whether a grant has sealed the released one.
-	done chan bool
+	// first is the released grant's first token.
+	first fence.Token
+	done  chan handed
 }
 
+// handed is what became of a handover.
+type handed int
+
+const (
+	// notHanded: no grant came of it. The release has to end its own.
+	notHanded handed = iota
+	// sealed: the next grant came right after the released one, and sealed it.
+	sealed
+	// maybeSealed: whether it did is not known.
+	maybeSealed
+)
+
 // settle may be called on nil, and once.
-func (h *handover) settle(sealed bool) {
+func (h *handover) settle(became handed) {
 	if h != nil {
-		h.done <- sealed
+		h.done <- became
 	}
 }
 
@@ -191,7 +206,7 @@ func (b *batch) end() {
 	if len(l.batches) == 0 {
 		delete(b.t.lines, b.name)
 	}
-	b.leaving.settle(false)
+	b.leaving.settle(notHanded)
 	b.leaving = nil
 	b.nudge()
 }

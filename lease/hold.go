@@ -87,17 +87,17 @@ func (m *Manager) Release(ctx context.Context, ref Ref) error {
 	if h := m.turns.release(ref); h != nil {
 		ctx, cancel := m.cleanup(ctx)
 		defer cancel()
+		became := maybeSealed
 		select {
-		case sealed := <-h.done:
-			if sealed {
-				return nil
-			}
+		case became = <-h.done:
 		case <-ctx.Done():
 		}
-		// The next one's grant may be made yet, and seals this one as well as its end would.
-		err := m.finish(ctx, ref.Name, ref.grant(), fence.Ending{Why: fence.EndReleased})
-		if fence.CodeOf(err) == fence.CodeLeaseLost {
+		if became == sealed {
 			return nil
+		}
+		err := m.finish(ctx, ref.Name, ref.grant(), fence.Ending{Why: fence.EndReleased})
+		if became == maybeSealed && fence.CodeOf(err) == fence.CodeLeaseLost {
+			return fence.Wrap(fence.CodeOutcomeUnknown, err, "the grant of lease %s is void; whether by this release or before it is not known", ref.Name)
 		}
 		return err
 	}

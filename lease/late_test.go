@@ -303,3 +303,29 @@ func TestGivenUpLater(t *testing.T) {
 		eventually(t, "it is free", func() bool { return r.free("n") })
 	})
 }
+
+// TestReleaseOfALostGrant: the lease is handed on here, and meanwhile somebody else was granted it on another primary. The release
+// says so, and nothing tells that the other released it.
+func TestReleaseOfALostGrant(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	first := r.acquire(lease.Request{Name: "n", Holder: "first", TTL: time.Minute})
+	got := r.waits(lease.Request{Name: "n", Holder: "next", TTL: time.Minute, Wait: time.Minute})
+	eventually(t, "the locker knows", func() bool { return r.look("n").Behind == 1 })
+	var tries atomic.Int64
+	r.ledger.certify = func(ctx context.Context, c fence.Certificate) (*fence.Grant, error) {
+		if tries.Add(1) == 1 {
+			other := fence.Certificate{
+				Lease: "n", Principal: "other", Holder: "other", Acquire: fence.DigestOf("other"), Hold: fence.DigestOf("other's"), TTL: time.Minute, Floor: c.Floor,
+			}
+			if _, err := r.truth.Certify(ctx, other); err != nil {
+				t.Error(err)
+			}
+		} else if c.Handed {
+			t.Error("the certificate says that the other has released the lease")
+		}
+		return r.truth.Certify(ctx, c)
+	}
+	wantCode(t, r.Release(t.Context(), ref(first)), fence.CodeLeaseLost)
+	next(t, got, soon)
+}

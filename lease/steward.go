@@ -262,7 +262,7 @@ func (b *batch) expire(ctx context.Context) {
 
 // wait pauses after an error. A release does not wait for it. t.mu is held.
 func (b *batch) wait() {
-	b.leaving.settle(false)
+	b.leaving.settle(notHanded)
 	b.leaving = nil
 	if b.retry == nil {
 		b.retry = &backoff{pause: b.t.config.PollMin, most: b.t.config.PollMax}

@@ -246,7 +246,12 @@ func (t *turn) granted(g *fence.Grant, since time.Time) {
 	b := t.batch
 	b.t.mu.Lock()
 	defer b.t.mu.Unlock()
-	t.leaving.settle(true)
+	if t.leaving != nil && t.leaving.first != t.floor {
+		// Somebody else was granted the lease before: the released grant was lost.
+		t.leaving.settle(notHanded)
+	} else {
+		t.leaving.settle(sealed)
+	}
 	if b.phase == over || b.turn != t {
 		return
 	}
@@ -285,7 +290,11 @@ func (t *turn) granted(g *fence.Grant, since time.Time) {
 func (t *turn) pass() {
 	b := t.batch
 	b.t.mu.Lock()
-	t.leaving.settle(false)
+	if t.unknown {
+		t.leaving.settle(maybeSealed)
+	} else {
+		t.leaving.settle(notHanded)
+	}
 	if b.phase == over || b.turn != t {
 		b.t.mu.Unlock()
 		return
@@ -326,7 +335,7 @@ func (t *turn) lost(w *waiter) *waiter {
 	b := t.batch
 	b.t.mu.Lock()
 	defer b.t.mu.Unlock()
-	t.leaving.settle(false)
+	t.leaving.settle(notHanded)
 	t.leaving = nil
 	n := b
 	for n.phase == over && n.next != nil {

@@ -15,7 +15,7 @@ func (t *turns) release(ref Ref) *handover {
 	if b == nil || len(b.waiters) == 0 || b.pushed || b.unproved || t.closed {
 		return nil
 	}
-	b.leaving = &handover{done: make(chan bool, 1)}
+	b.leaving = &handover{first: b.tenant.first, done: make(chan handed, 1)}
 	h := b.leaving
 	b.vacate()
 	if !b.handOn(time.Now()) {
