@@ -79,7 +79,8 @@ func (m *Manager) More(ctx context.Context, ref Ref) (*Held, error) {
 
 // Release ends the grant, so that its tokens are void when it returns, and gives the lease back. It is finished even
 // when ctx is cancelled. Releasing again is no error while the grant is the newest of its lease; then it is
-// CodeLeaseLost. CodeUnavailable when the grant has ended but the locker could not be told.
+// CodeLeaseLost. CodeUnavailable when the grant has ended but the locker could not be told, CodeOutcomeUnknown when the
+// ledger did not say in time what became of it.
 func (m *Manager) Release(ctx context.Context, ref Ref) error {
 	if err := ref.check(); err != nil {
 		return err
