@@ -341,6 +341,13 @@ func runEndsTheCommandOfALostLease(t *testing.T, p *program) {
 		breaks(c, "stopped")
 		r.want(c, 76, "ending the command", "stopped")
 	})
+	t.Run("StoppedAndToldToEnd", func(t *testing.T) {
+		t.Parallel()
+		r := startRun(t, p.url, `echo $$ >pid; kill -STOP $$`, "--lease=told", "--ttl=5s")
+		r.until("pid")
+		r.signal(syscall.SIGTERM)
+		r.want(newClient(t, p.url), 128+int(syscall.SIGTERM), "", "told")
+	})
 	t.Run("MaxHold", func(t *testing.T) {
 		t.Parallel()
 		r := startRun(t, p.url, `sleep 60`, "--lease=long", "--ttl=5s", "--max-hold=300ms")

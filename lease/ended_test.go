@@ -2,6 +2,8 @@ package lease_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +17,39 @@ func (r *rig) endUnderItsLease(name string) {
 	r.t.Helper()
 	if _, err := r.truth.End(r.t.Context(), name, fence.GrantRef{Newest: true}, fence.Ending{Why: fence.EndAdvanced}); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// TestPages: pages of any size, among leases that have ended, show each that is held once.
+func TestPages(t *testing.T) {
+	r := newRig(t)
+	const leases = 250
+	var held []string
+	for i := range leases {
+		name := fmt.Sprintf("page/%03d", i)
+		if h := r.acquire(lease.Request{Name: name}); i%5 > 0 {
+			held = append(held, name)
+		} else if err := r.Release(t.Context(), ref(h)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, limit := range []int{1, 7, 99, 100, 101, leases} {
+		var shown []string
+		for l := (lease.Listing{Prefix: "page/", Limit: limit}); ; {
+			page, err := r.List(t.Context(), l)
+			if err != nil || len(page.Leases) > limit {
+				t.Fatalf("%d leases on a page of %d: %v", len(page.Leases), limit, err)
+			}
+			for _, v := range page.Leases {
+				shown = append(shown, v.Lease)
+			}
+			if l.After = page.Next; l.After == "" {
+				break
+			}
+		}
+		if !slices.Equal(shown, held) {
+			t.Errorf("pages of %d show %d leases, %d are held", limit, len(shown), len(held))
+		}
 	}
 }
 

@@ -39,6 +39,11 @@ func (m *Manager) List(ctx context.Context, l Listing) (Page, error) {
 		if err := m.addHeld(ctx, grants, &page); err != nil {
 			return Page{}, err
 		}
+		if len(page.Leases) > l.Limit {
+			page.Leases = page.Leases[:l.Limit]
+			page.Next = page.Leases[l.Limit-1].Lease
+			return page, nil
+		}
 		if len(grants) < want {
 			return page, nil
 		}

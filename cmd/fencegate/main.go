@@ -77,6 +77,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		return exit // --help
 	}
 	if err != nil {
+		parser.Stdout = std.err // how it is used is not what was asked for
 		parser.FatalIfErrorf(err)
 		return max(exit, exitFailed)
 	}

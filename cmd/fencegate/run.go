@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/gateway/client"
@@ -61,8 +62,11 @@ When the lease is lost (taken, broken, or not renewed in time, time asleep inclu
 after --grace. If this program itself is killed the lease runs out after its time to live; on Linux the command gets a
 SIGTERM then.
 
+The lease is given back when the command has ended, whatever it has started and left behind. A wait of more than an hour is
+several waits, each at the end of the queue.
+
 Exit codes: that of the command, 128 and the signal's number when a signal ended it; 75 not acquired; 76 the lease was lost
-while the command ran; 126 and 127 a command that cannot be executed or found.`
+while the command ran, or just before; 126 and 127 a command that cannot be executed or found; 80 wrong flags.`
 }
 
 // Validate refuses what would be refused later.
@@ -118,6 +122,10 @@ func (c *runCmd) Run(std *streams, rc *runContext) error {
 			c.say(std.err, err.Error())
 		}
 	}()
+	if err := kept.Err(); err != nil { // this program was suspended
+		c.say(std.err, err.Error()+": the command was not started")
+		return exitStatus(exitLost)
+	}
 	p, err := startProcess(program, c.Command, c.environ(kept), std)
 	if err != nil {
 		return c.unstartable(std, err)
@@ -219,8 +227,6 @@ func passing(err error) bool {
 
 func (c *runCmd) notAcquired(std *streams, err error) error {
 	switch {
-	case !passing(err):
-		return err
 	case fence.CodeOf(err) == fence.CodeLeaseHeld && c.IfHeld == "skip":
 		return exitStatus(exitOK)
 	}
@@ -252,4 +258,15 @@ func ownName() string {
 	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }
 
-func (c *runCmd) say(w io.Writer, text string) { fmt.Fprintf(w, "fencegate: %s\n", text) }
+// say tells people what happens. What others have named is shown without what a terminal would not print as it stands.
+func (c *runCmd) say(w io.Writer, text string) {
+	var shown strings.Builder
+	for _, r := range text {
+		if unicode.IsPrint(r) {
+			shown.WriteRune(r)
+		} else {
+			fmt.Fprintf(&shown, "\\u%04x", r)
+		}
+	}
+	fmt.Fprintf(w, "fencegate: %s\n", shown.String())
+}

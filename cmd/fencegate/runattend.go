@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,6 +37,9 @@ func (c *runCmd) attend(std *streams, kept *lease.Kept, p *process, signals <-ch
 			return exitStatus(exitLost)
 		case s := <-signals:
 			p.signal(s.(syscall.Signal))
+			if slices.Contains(ending(), s) {
+				p.signal(syscall.SIGCONT) // a stopped command would not see it
+			}
 		case <-lost:
 			lost = nil
 			c.say(std.err, kept.Err().Error()+": ending the command")

@@ -39,8 +39,8 @@ func (g *grant) held(sent time.Time) lease.Held {
 // up, or the gateway does not answer, an acquire whose AcquireID was made here is undone, as far as the gateway can be
 // reached.
 //
-// Remaining counts from before the request was sent. After a wait it is 0, although the lease is young: renew it before
-// relying on it, as lease.Keeper does.
+// Remaining counts from before the request was sent. After a wait as long as the TTL it is 0, although the lease is young:
+// renew it before relying on it, as lease.Keeper does.
 func (c *Client) Acquire(ctx context.Context, r lease.Request) (*lease.Held, error) {
 	made := r.AcquireID == ""
 	r.AcquireID = cmp.Or(r.AcquireID, rand.Text())

@@ -25,7 +25,8 @@ func (c *Client) DeleteObject(ctx context.Context, name fence.ObjectName, token 
 
 // WriteObject writes an object under a token. The principal is ignored: the gateway knows it. The body is read from where
 // it stands; one that is an io.Seeker can be sent again, so that an unknown outcome is settled. Size is the body's length,
-// 0 or -1 when it is to be found out or is not known; a body of another length publishes nothing.
+// 0 or -1 when it is to be found out or is not known; a body of another length publishes nothing. A Read of the body that hangs
+// is waited for beyond ctx: closing what it reads from ends it.
 func (c *Client) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	o := fence.Object{ObjectName: w.Object}
 	path, err := objectPath("/v1/objects/", w.Object)

@@ -109,8 +109,8 @@ func (r *request) conclude(last, unknown *fence.Error) error {
 func (r *request) settles(e *fence.Error) bool {
 	if r.kind == fenced {
 		// A write that was accepted left its token as the mark, and would have been told as replayed; unless the mark has
-		// passed it since.
-		return e.State != nil && e.State.Mark <= r.token
+		// passed it since. It may come yet, if what stopped this try passes.
+		return !e.Code.Retryable() && e.State != nil && e.State.Mark <= r.token
 	}
 	switch e.Code {
 	case fence.CodeLeaseHeld, fence.CodeLeaseLost, fence.CodeGrantEnded, fence.CodeInvalidRequest:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -198,6 +199,20 @@ func TestRefusedBehindAnUnknownOutcome(t *testing.T) {
 		token = token + 10
 		first(func() { _ = r.memory.Break(context.Background(), "wallets:42", "root", "stuck") })
 		wantCode(t, patch(), fence.CodeGrantEnded)
+	})
+	t.Run("ItMayComeYet", func(t *testing.T) {
+		name, token := r.row("43")
+		r.put(func(w http.ResponseWriter, req *http.Request, n int, next http.Handler) {
+			if n == 1 {
+				_, _ = io.Copy(io.Discard, req.Body)
+				hang()
+			}
+			// Told with the mark as it stands: what was cut off waits for the same lock, say.
+			body := fmt.Sprintf(`{"code":"contention","detail":"said the test","resource":"rows/public.wallets/43","mark":%d,"token":%d}`, token-1, token)
+			answering(n, http.StatusServiceUnavailable, "application/problem+json", body)(w, req, n, next)
+		})
+		_, err := r.PatchRow(t.Context(), name, token, map[string]int{"balance": 90})
+		wantCode(t, err, fence.CodeOutcomeUnknown)
 	})
 	t.Run("NobodyLooked", func(t *testing.T) {
 		r.put(func(w http.ResponseWriter, req *http.Request, n int, next http.Handler) {

@@ -6,15 +6,17 @@
 set -eu
 
 report=nightly/$(date +%F).csv
-body=$(mktemp) answer=$(mktemp)
-trap 'rm -f "$body" "$answer"' EXIT
+body=$(mktemp) answer=$(mktemp) config=$(mktemp)
+trap 'rm -f "$body" "$answer" "$config"' EXIT
 
 seq 1000 | awk '{ print $1 "," $1 * $1 }' >"$body"
 
+# In a file of ours no list of processes shows the secret.
+[ -z "${FENCEGATE_AUTH_TOKEN-}" ] || printf 'header = "Authorization: Bearer %s"\n' "$FENCEGATE_AUTH_TOKEN" >"$config"
+
 # The token is refused if the lease has passed on; If-None-Match refuses a second report of the day.
 curl -sS -T "$body" -H "X-Fence-Token: $FENCE_TOKEN" -H 'If-None-Match: *' -H 'Content-Type: text/csv' \
-	${FENCEGATE_AUTH_TOKEN:+-H "Authorization: Bearer $FENCEGATE_AUTH_TOKEN"} \
-	-o "$answer" --retry 3 "$FENCEGATE_URL/v1/objects/reports/$report"
+	-o "$answer" --retry 3 -K "$config" "$FENCEGATE_URL/v1/objects/reports/$report"
 case $(cat "$answer") in
 *'"sha256":'*) echo published ;;
 *'"code":"precondition-failed"'*) echo "it was done before" ;;
