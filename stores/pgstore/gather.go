@@ -13,7 +13,7 @@ const (
 	// groupLimit bounds how many calls one transaction makes: it keeps as many leases locked for a few milliseconds.
 	groupLimit = 64
 	// flightSlots is how many transactions are under way before others wait.
-	flightSlots = 3
+	flightSlots = 4
 	// flightLimit is how long those that come wait for the transactions under way before one of them goes ahead.
 	flightLimit = 250 * time.Millisecond
 )
