@@ -29,22 +29,24 @@ func testForeignDrop(s *suite) {
 	if got := b.drop(name, "a+"); got != (lease.Dropped{Had: true, Next: true}) {
 		s.fatalf("dropped %+v, want it had and another next", got)
 	}
+	s.press()
 	reserved("dropped again", "a++")
+	if got := b.drop(name, "a+"); got.Had {
+		s.fatalf("dropped %+v of a reservation that is over", got)
+	}
+	s.held2(a.extendFor(name, "a++", "next behind a", time.Minute), "a++", "next behind a", 50*time.Second, time.Minute)
+	s.release()
+	a.told(lease.Pushed, name, "a+")
+	a.told(lease.Pushed, name, "a++")
 	// What comes late finds its value gone.
 	for _, g := range []*gateway{a, b} {
 		for _, late := range []string{"a", "a+"} {
 			if got := g.drop(name, late); got.Had {
 				s.fatalf("%s dropped %+v", late, got)
 			}
-			if got := g.extend(name, late, time.Hour); got.Value != value(s, "a++") || !got.Reserved {
-				s.fatalf("%s extended: it stands %s", late, show(got))
-			}
+			s.held2(g.extend(name, late, time.Hour), "a++", "next behind a", 30*time.Second, time.Minute)
 		}
 	}
-	a.told(lease.Pushed, name, "a+")
-	a.told(lease.Pushed, name, "a++")
-	s.held2(a.extendFor(name, "a++", "next behind a", time.Minute), "a++", "next behind a", 50*time.Second, time.Minute)
-	s.release()
 	// Nobody waits behind it any more: it goes to the queue.
 	if got := a.stay(name, "a++", 0); got.Behind != 0 {
 		s.fatalf("it stands %s, want nobody behind it", show(got))

@@ -76,7 +76,7 @@ const (
 	// patience bounds what the suite waits for.
 	patience = 10 * time.Second
 	// attempts is how often a test begins anew because a busy machine made it miss a reservation.
-	attempts = 4
+	attempts = 6
 )
 
 // suite is one attempt at one test.
