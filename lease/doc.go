@@ -23,8 +23,9 @@
 // goes the other way round: first it ends whatever grant it was given, then it gives the lease on, so that a lease that is
 // free again has no living grant behind it.
 //
-// The value of a lease is random and stands for one hold, the time for which one gateway keeps it. The grant has it, too: by it
-// the grant's lease is found from any gateway. A repeated acquire finds its grant in the ledger by the hash of principal
+// The value of a lease names a hold, the time for which one gateway keeps it, and counts what came between those who had the
+// lease in it ([NextValue]). The grant has the value, too: by it the grant's lease is found from any gateway, and nobody else's is
+// given up for it, however late. A repeated acquire finds its grant in the ledger by the hash of principal
 // and acquire id, and its lease by the grant.
 //
 // # Waiting
@@ -36,7 +37,7 @@
 //
 // Within one gateway a lease is handed on without a word to the locker, while nobody else stands before the next one. His
 // certificate has the previous grant's first token as its floor, so that anything granted elsewhere voids it; it is void, too,
-// when the previous grant was broken, because its lease was taken away then. It also seals the previous grant, so that a
+// when the previous grant has ended, because its lease was given up then. It also seals the previous grant, so that a
 // release waits for it in place of a commit of its own.
 //
 // A waiter that has gone costs nothing when its gateway knows, and [Window] when its gateway is stopped. Those that were passed
@@ -64,5 +65,7 @@
 //   - A gateway is stopped: the same, after a window. When it runs again its claims fail, and its certificates are void.
 //   - A release ends the grant, then loses the locker: the tokens are void. Whoever finds the lease held for an ended
 //     grant for a second takes it away; so does the repetition of the release.
+//   - The locker is down when a lease is given up, or its answer is lost: it is told again until it has heard, and entries that
+//     may arrive late are given up several times. A lease that is held for no grant is taken away by who comes and asks.
 //   - A signal is lost: who waits looks by himself every few seconds, and when the lease must have run out.
 package lease
