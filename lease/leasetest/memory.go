@@ -1,7 +1,6 @@
 package leasetest
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -30,6 +29,7 @@ type kept struct {
 	renewed       time.Time
 	queue         []*stand // in the order of their places
 	notes         map[fence.Digest]lease.Entry
+	entered       map[fence.Digest]bool // all that ever were: to look for others would be slow
 }
 
 type stand struct {
@@ -148,7 +148,7 @@ func (m *Memory) begin(ctx context.Context, name string) (*kept, func(), error) 
 	m.s.calls++
 	k := m.s.leases[name]
 	if k == nil {
-		k = &kept{notes: map[fence.Digest]lease.Entry{}}
+		k = &kept{notes: map[fence.Digest]lease.Entry{}, entered: map[fence.Digest]bool{}}
 		m.s.leases[name] = k
 	}
 	k.handOn(name)
@@ -169,7 +169,11 @@ func (m *Memory) Enter(ctx context.Context, name string, e lease.Entry) (lease.S
 		return lease.Standing{}, err
 	}
 	defer done()
-	i := k.find(e.Value)
+	i := -1
+	if k.entered[e.Value] {
+		i = k.find(e.Value)
+	}
+	k.entered[e.Value] = true
 	switch {
 	case k.value == e.Value, i >= 0:
 		if k.value == e.Value && !k.reserved {
@@ -202,8 +206,11 @@ func (m *Memory) Enter(ctx context.Context, name string, e lease.Entry) (lease.S
 	if by != nil && by != m && by.tell != nil {
 		by.tell(lease.Signal{Kind: lease.Followed, Name: name, Value: last})
 	}
-	k.queue = append(k.queue, &stand{e, m})
-	slices.SortStableFunc(k.queue, func(a, b *stand) int { return cmp.Compare(a.Place, b.Place) })
+	at := len(k.queue)
+	for at > 0 && k.queue[at-1].Place > e.Place {
+		at--
+	}
+	k.queue = slices.Insert(k.queue, at, &stand{e, m})
 	return k.standing(e.Value), nil
 }
 
@@ -295,8 +302,14 @@ func (m *Memory) Look(ctx context.Context, name string, entries int) (lease.Stan
 	return st, nil
 }
 
+// find begins at the end of the queue, where those stand who have just entered.
 func (k *kept) find(value fence.Digest) int {
-	return slices.IndexFunc(k.queue, func(s *stand) bool { return s.Value == value })
+	for i, s := range slices.Backward(k.queue) {
+		if s.Value == value {
+			return i
+		}
+	}
+	return -1
 }
 
 // renew renews the note of a value that holds the lease or stands at i.

@@ -156,7 +156,7 @@ func TestBusyLease(t *testing.T) {
 	exec(t, database(t, url), "SELECT pg_advisory_lock(fence.lease_lock('busy'))")
 	for name, config := range map[string]pglease.Config{
 		"Direct":     {URL: url},
-		"ShortCalls": {URL: url, CallTimeout: 150 * time.Millisecond},
+		"ShortCalls": {URL: url, CallTimeout: 700 * time.Millisecond},
 		"PgBouncer":  {URL: testenv.PgBouncer(t, url, "transaction"), Pooled: true, CallTimeout: 20 * time.Second},
 	} {
 		l := open(t, config)
