@@ -91,18 +91,14 @@ func (b *batch) prove(ctx context.Context) {
 	}
 }
 
-// answered says that it is known again under which value the hold stands.
-func (b *batch) answered() {
-	b.t.mu.Lock()
-	defer b.t.mu.Unlock()
-	b.unanswered = nil
-}
-
 // goOn extends the lease under the next value of the hold, which is the batch's then, and tells when that was asked. Standing.Value
 // is zero if the lease is lost.
 func (b *batch) goOn(ctx context.Context, x Extension) (st Standing, sent time.Time, err error) {
-	const most = 3 // the hold has another value than was thought after an answer that was lost, or a drop by another gateway
-	for range most {
+	const (
+		tries = 3   // the hold has another value than was thought after an answer that was lost, or a drop by another gateway
+		most  = 100 // values that went unanswered are remembered
+	)
+	for range tries {
 		b.t.mu.Lock()
 		b.count++
 		x.Value, x.Next = b.value, withCount(b.value, b.count)
@@ -110,20 +106,20 @@ func (b *batch) goOn(ctx context.Context, x Extension) (st Standing, sent time.T
 		sent = time.Now()
 		if st, err = b.t.locker.Extend(ctx, b.name, x); err != nil {
 			b.t.mu.Lock()
-			const most = 100
 			b.unanswered = append(b.unanswered[max(0, len(b.unanswered)-most):], x.Next)
 			b.cutOff = true
 			b.t.mu.Unlock()
 			return st, sent, err
 		}
-		if !SameHold(st.Value, x.Value) {
-			b.answered()
-			break
-		}
+		ours := SameHold(st.Value, x.Value)
 		// A drop by another gateway reserves the lease for the same next value.
 		won := st.Value == x.Next && !st.Reserved
-		b.answered()
 		b.t.mu.Lock()
+		// It is known again under which value the hold stands, if it does.
+		if b.unanswered = nil; !ours {
+			b.t.mu.Unlock()
+			break
+		}
 		b.value, b.count = st.Value, max(b.count, countOf(st.Value))
 		// A look may have met the lease under its next value, before this answer came.
 		b.pushed = b.pushed && !won

@@ -15,14 +15,11 @@ type doctorCmd struct {
 	PgBouncer   bool          `name:"pgbouncer" help:"PostgreSQL is behind a pooler in transaction mode, as fencegate serve is told."`
 	RedisURL    string        `secret:"" placeholder:"URL" help:"Redis that keeps the leases. Without it Redis is not checked."`
 	RedisPrefix string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger."`
-	Locker      string        `enum:"redis,postgres,etcd" default:"redis" help:"What keeps the leases, as fencegate serve is told."`
-	EtcdURL     string        `name:"etcd-url" secret:"" placeholder:"URL" help:"etcd that keeps the leases, for --locker=etcd."`
-	EtcdPrefix  string        `name:"etcd-prefix" placeholder:"PREFIX" help:"Prefix of the keys in etcd. Defaults to fencegate: and the id of the ledger."`
-	ListenURL   string        `name:"listen-url" secret:"" placeholder:"URL" help:"The ledger's database without a pooler in between, as fencegate serve is told."`
 	AuthFile    string        `placeholder:"FILE" help:"YAML file of principals and rules. Without it none is checked."`
 	TLSClientCA string        `name:"tls-client-ca" placeholder:"FILE" help:"Authorities of client certificates (PEM), as fencegate serve is told. Principals without a secret need it."`
 	BlobDir     string        `placeholder:"DIR" help:"Directory that keeps the blobs, unless S3 does."`
 	Timeout     time.Duration `env:"FENCEGATE_DOCTOR_TIMEOUT" default:"10s" help:"Longest time for each of PostgreSQL, what keeps the leases and every bucket."`
+	lockerPlace
 	s3Flags
 }
 

@@ -16,14 +16,20 @@ import (
 	"github.com/fencegate/fencegate/lease/redislease"
 )
 
-// lockerFlags say which system keeps the leases. What is promised of tokens is the same for all: PostgreSQL certifies.
+// lockerPlace says which system keeps the leases, and where it is. What is promised of tokens is the same for all: PostgreSQL
+// certifies.
+type lockerPlace struct {
+	Locker     string `enum:"redis,postgres,etcd" default:"redis" help:"What keeps the leases: redis, postgres (the ledger's database) or etcd. All gateways of a deployment name the same."`
+	EtcdURL    string `name:"etcd-url" secret:"" placeholder:"URL" help:"etcd that keeps the leases: etcd://HOST:PORT[,HOST:PORT…] or etcds://; for --locker=etcd."`
+	EtcdPrefix string `name:"etcd-prefix" placeholder:"PREFIX" help:"Prefix of the keys in etcd. Defaults to fencegate: and the id of the ledger."`
+	ListenURL  string `name:"listen-url" secret:"" placeholder:"URL" help:"The ledger's database without a pooler in between, for --locker=postgres with --pgbouncer: one session listens there. Without it those that wait look every 100 ms."`
+}
+
+// lockerFlags are the place, and how many may wait.
 type lockerFlags struct {
-	Locker      string `enum:"redis,postgres,etcd" default:"redis" help:"What keeps the leases: redis, postgres (the ledger's database) or etcd. All gateways of a deployment name the same."`
-	EtcdURL     string `name:"etcd-url" secret:"" placeholder:"URL" help:"etcd that keeps the leases: etcd://HOST:PORT[,HOST:PORT…] or etcds://; for --locker=etcd."`
-	EtcdPrefix  string `name:"etcd-prefix" placeholder:"PREFIX" help:"Prefix of the keys in etcd. Defaults to fencegate: and the id of the ledger."`
-	ListenURL   string `name:"listen-url" secret:"" placeholder:"URL" help:"The ledger's database without a pooler in between, for --locker=postgres with --pgbouncer: one session listens there. Without it those that wait look every 100 ms."`
-	LeaseQueue  int    `default:"1000" help:"How many acquires may wait for one lease at this gateway; further ones are told 429."`
-	LeaseWaiter int    `name:"lease-waiters" default:"10000" help:"How many acquires may wait for all leases together at this gateway."`
+	lockerPlace
+	LeaseQueue  int `default:"1000" help:"How many acquires may wait for one lease at this gateway; further ones are told 429."`
+	LeaseWaiter int `name:"lease-waiters" default:"10000" help:"How many acquires may wait for all leases together at this gateway."`
 }
 
 func (f lockerFlags) validate(redisURL string) error {

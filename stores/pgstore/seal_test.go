@@ -19,7 +19,7 @@ import (
 // committed write raises, read when the call returned and again when all writes have ended.
 func TestSealedAtGrant(t *testing.T) {
 	w := newWorld(t)
-	rounds := 1000
+	rounds := 3000
 	if testing.Short() || throughPgBouncer(t) {
 		rounds = 150
 	}
