@@ -64,7 +64,7 @@ func TestPostgresCrash(t *testing.T) {
 	t.Parallel()
 	const crashes = 2
 	f := runFaults(t, faultsConfig{
-		seed: seedOfRun(), duration: 20 * time.Second, durable: true,
+		seed: seedOfRun(), duration: 40 * time.Second, durable: true,
 		faults: map[string]faultKind{postgresKilled: {weight: 1}}, faultGap: 1200 * time.Millisecond,
 		after: voidTokensStayVoid,
 	})
