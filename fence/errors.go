@@ -83,6 +83,8 @@ type Error struct {
 	Field string
 	// Constraint is the name of the violated constraint.
 	Constraint string
+	// Write is which write of a commit the error is about, counted from 1; 0 if it is about none.
+	Write int
 	// Err is the cause, for logs.
 	Err error
 }

@@ -24,6 +24,16 @@ type State struct {
 type Access struct {
 	Principal string
 	Token     Token
+	As        Identity
+}
+
+// Identity is as whom the database sees a principal, so that its privileges and row security apply to what is read and
+// written. The zero Identity is the gateway's own role.
+type Identity struct {
+	// Role is a database role, as the catalogue has its name.
+	Role string
+	// Claims is a JSON object that policies read as current_setting('request.jwt.claims', true).
+	Claims string
 }
 
 // RowName names a row as a client does.
@@ -37,11 +47,13 @@ type RowName struct {
 // Op is what a write does to its resource.
 type Op string
 
-// The writes. OpPatch changes some columns of a row, OpPut replaces or creates the resource.
+// The writes. OpPatch changes some columns of a row, OpPut replaces or creates the resource, OpInsert makes a row whose key
+// the database chooses where the body leaves it out.
 const (
 	OpPatch  Op = "patch"
 	OpPut    Op = "put"
 	OpDelete Op = "delete"
+	OpInsert Op = "insert"
 )
 
 // RowRead is a read of one row.
@@ -50,14 +62,21 @@ type RowRead struct {
 	Access
 	// NumbersAsText renders int8 and numeric values as JSON strings, for clients whose numbers have 53 bits.
 	NumbersAsText bool
+	// Shown lists the columns that are shown, beside those of the key; nil shows all.
+	Shown []string
 }
 
 // RowWrite is a fenced write of one row.
 type RowWrite struct {
 	Op  Op
-	Row RowName
+	Row RowName // without a key for OpInsert
 	Access
 	If Condition
+	// Shown is as in RowRead, for the row that is returned.
+	Shown []string
+	// Settable lists the columns that the writer may set; nil is all. A put may then insert only: replacing a row resets the
+	// columns that it does not name.
+	Settable []string
 	// NumbersAsText is as in RowRead, for the row that is returned. It is not part of the request's identity.
 	NumbersAsText bool
 	// Columns are the names in Body, each once; Body is the JSON object as it was sent. Both are empty for a
@@ -69,9 +88,13 @@ type RowWrite struct {
 // Row is a row as it stands after a read or a write.
 type Row struct {
 	State
+	// Made is the key of the row that an OpInsert made, decoded; the State is that of the table's own resource, rows/<table>. Nil
+	// when the row is gone since.
+	Made []string
 	// JSON is the row as one JSON object with every digit that PostgreSQL has; nil when there is no row.
 	JSON json.RawMessage
-	// Created tells an insert from a replacement, Replayed an answer that is given again.
+	// Created tells an insert from a replacement; after a read, whether the write of the mark was one. Replayed is an answer that is
+	// given again.
 	Created, Replayed bool
 }
 

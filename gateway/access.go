@@ -34,6 +34,10 @@ type Action struct {
 type Caller interface {
 	Principal() string
 	May(Action) bool
+	// Identity is as whom the database sees the caller.
+	Identity() fence.Identity
+	// Columns lists the columns of a table to which the verb of an action is limited, key columns aside; nil when it is not.
+	Columns(Action) []string
 }
 
 // Everybody is the caller of a gateway without authentication: it may do everything.
@@ -44,6 +48,12 @@ func (Everybody) Principal() string { return Anonymous }
 
 // May returns true.
 func (Everybody) May(Action) bool { return true }
+
+// Identity returns the zero Identity: the gateway's own role.
+func (Everybody) Identity() fence.Identity { return fence.Identity{} }
+
+// Columns returns nil: all.
+func (Everybody) Columns(Action) []string { return nil }
 
 // allowed refuses an action that the caller may not do.
 func allowed(r *http.Request, a Action) error {

@@ -64,7 +64,7 @@ func TestEachRequestIsAuthorisedFirst(t *testing.T) {
 				backend := untouched{gatewaytest.New(), t}
 				c.Leases, c.Rows, c.Objects = backend.Memory, backend, backend
 				c.Authenticate = func(*http.Request) (gateway.Caller, error) {
-					return caller{"worker-a", func(a gateway.Action) bool {
+					return caller{name: "worker-a", may: func(a gateway.Action) bool {
 						asked = append(asked, a)
 						return false
 					}}, nil
@@ -156,7 +156,7 @@ func TestLeave(t *testing.T) {
 func TestWriterWithoutReadSeesNoRow(t *testing.T) {
 	a := serve(t, func(c *gateway.Config) {
 		c.Authenticate = func(*http.Request) (gateway.Caller, error) {
-			return caller{"writer", func(a gateway.Action) bool { return a.Verb != gateway.VerbRead }}, nil
+			return caller{name: "writer", may: func(a gateway.Action) bool { return a.Verb != gateway.VerbRead }}, nil
 		}
 	})
 	token, _ := a.acquire("t:1")
@@ -182,7 +182,7 @@ func TestUnknownMethodNeedsCredentials(t *testing.T) {
 func TestForbiddenNamesWhatWasAsked(t *testing.T) {
 	a := serve(t, func(c *gateway.Config) {
 		c.Authenticate = func(*http.Request) (gateway.Caller, error) {
-			return caller{"worker-a", func(gateway.Action) bool { return false }}, nil
+			return caller{name: "worker-a", may: func(gateway.Action) bool { return false }}, nil
 		}
 	})
 	for path, want := range map[string]string{

@@ -15,6 +15,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/gatewaytest"
 )
@@ -58,12 +59,21 @@ func (l *logBuffer) String() string {
 
 // caller may do what may says, everything when it is nil.
 type caller struct {
-	name string
-	may  func(gateway.Action) bool
+	name    string
+	may     func(gateway.Action) bool
+	as      fence.Identity
+	columns func(gateway.Action) []string
 }
 
 func (c caller) Principal() string         { return c.name }
 func (c caller) May(a gateway.Action) bool { return c.may == nil || c.may(a) }
+func (c caller) Identity() fence.Identity  { return c.as }
+func (c caller) Columns(a gateway.Action) []string {
+	if c.columns == nil {
+		return nil
+	}
+	return c.columns(a)
+}
 
 // serve starts a gateway on a Memory; change may replace parts of the configuration. The header X-User names the
 // caller.

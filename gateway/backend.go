@@ -27,9 +27,17 @@ type Leases interface {
 type Rows interface {
 	// Row reads a row and its mark in one statement. A row that does not exist is CodeNotFound with its State.
 	Row(ctx context.Context, r fence.RowRead) (fence.Row, error)
+	// ListRows reads the rows of a table that pass filters, one page of them.
+	ListRows(ctx context.Context, q fence.RowQuery) (fence.RowPage, error)
 	WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, error)
 	// RowMark reads the mark of a row whether the row exists or not.
 	RowMark(ctx context.Context, name fence.RowName) (fence.State, error)
+}
+
+// Commits is what the gateway asks of writes of several resources at once.
+type Commits interface {
+	// Commit carries all writes out, or none. An error about one of them says which in its Write.
+	Commit(ctx context.Context, c fence.Commit) (fence.Committed, error)
 }
 
 // Objects is what the gateway asks of objects.

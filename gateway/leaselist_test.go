@@ -106,7 +106,7 @@ func TestListOfLeases(t *testing.T) {
 func TestListShowsWhatTheCallerMayRead(t *testing.T) {
 	a := serve(t, func(c *gateway.Config) {
 		c.Authenticate = func(r *http.Request) (gateway.Caller, error) {
-			return caller{"ann", func(a gateway.Action) bool {
+			return caller{name: "ann", may: func(a gateway.Action) bool {
 				return a.Verb == gateway.VerbLease || r.Header.Get("X-User") == "" || a.Verb == gateway.VerbRead && strings.HasPrefix(a.Lease, "mine")
 			}}, nil
 		}
@@ -154,7 +154,7 @@ func pagesOf(a *api, limit int, names *[]string) func(func(string) bool) {
 func TestListGivesUpOnWhatIsHidden(t *testing.T) {
 	a := serve(t, func(c *gateway.Config) {
 		c.Authenticate = func(*http.Request) (gateway.Caller, error) {
-			return caller{"ann", func(a gateway.Action) bool { return a.Verb != gateway.VerbRead || a.Lease == "z" }}, nil
+			return caller{name: "ann", may: func(a gateway.Action) bool { return a.Verb != gateway.VerbRead || a.Lease == "z" }}, nil
 		}
 	})
 	for i := range 2200 {

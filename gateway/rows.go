@@ -29,7 +29,9 @@ func (g *Gateway) getRow(w http.ResponseWriter, r *http.Request, name fence.RowN
 	if err != nil {
 		return err
 	}
-	row, err := g.cfg.Rows.Row(r.Context(), fence.RowRead{Row: name, Access: by, NumbersAsText: prefersNumbersAsText(r.Header)})
+	row, err := g.cfg.Rows.Row(r.Context(), fence.RowRead{
+		Row: name, Access: by, NumbersAsText: prefersNumbersAsText(r.Header), Shown: columnsOf(r, VerbRead, name.Table),
+	})
 	if err != nil {
 		return err
 	}
@@ -74,6 +76,7 @@ func (g *Gateway) writeRow(w http.ResponseWriter, r *http.Request, write fence.R
 		}
 	}
 	write.NumbersAsText = prefersNumbersAsText(r.Header)
+	write.Shown, write.Settable = columnsOf(r, VerbRead, write.Row.Table), columnsOf(r, VerbWrite, write.Row.Table)
 	ctx, cancel := detached(r, g.cfg.WriteTimeout)
 	defer cancel()
 	row, err := g.cfg.Rows.WriteRow(ctx, write)
@@ -120,6 +123,15 @@ func respondRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite, ro
 		applyNumbers(h, r.Header)
 		respondJSON(w, statusOfWrite(row.Created), row.JSON)
 	}
+}
+
+// columnsOf lists the columns of a table to which the caller's verb is limited, nil when it is not.
+func columnsOf(r *http.Request, v Verb, table string) []string {
+	t, err := fence.ParseTableName(table)
+	if err != nil {
+		return []string{}
+	}
+	return callerOf(r.Context()).Columns(Action{Verb: v, Schema: t.Schema, Table: t.Name})
 }
 
 func mayRead(r *http.Request, name fence.RowName) bool {

@@ -26,7 +26,7 @@ func (r *rights) authenticate(req *http.Request) (gateway.Caller, error) {
 		return nil, fence.Errorf(fence.CodeUnauthenticated, "the secret is of nobody")
 	}
 	name, may := cmp.Or(req.Header.Get("X-User"), "ann"), *r.may.Load()
-	return caller{name, func(a gateway.Action) bool { return may(name, a) }}, nil
+	return caller{name: name, may: func(a gateway.Action) bool { return may(name, a) }}, nil
 }
 
 // guarded serves a gateway where everybody may do everything but read, which may decides.

@@ -28,7 +28,11 @@ func tokenOf(h http.Header) (fence.Token, error) {
 // access reads who sends the request and with which token, if any.
 func access(r *http.Request) (fence.Access, error) {
 	t, err := tokenOf(r.Header)
-	return fence.Access{Principal: principalOf(r.Context()), Token: t}, err
+	by := fence.Access{Token: t}
+	if c := callerOf(r.Context()); c != nil {
+		by.Principal, by.As = c.Principal(), c.Identity()
+	}
+	return by, err
 }
 
 // writeAccess is access for a write, which needs a token.

@@ -160,6 +160,17 @@ func (l *ledger) DeleteObject(_ context.Context, w fence.ObjectWrite) (fence.Obj
 	return fence.Object{State: fence.State{Mark: w.Token}, ObjectName: w.Object}, nil
 }
 
+func (l *ledger) CheckBucket(context.Context, string) error { return nil }
+
+func (l *ledger) KeepBlob(_ context.Context, blob fence.Blob, _ fence.ObjectHeader) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.blobs[blob.ID].state != "pending" {
+		return fence.Errorf(fence.CodeUploadExpired, "the upload was given up")
+	}
+	return nil
+}
+
 func (l *ledger) AbortBlob(ctx context.Context, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -38,6 +38,11 @@ type Pointers interface {
 	PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.Blob) (fence.Object, error)
 	// DeleteObject admits the delete and hides the object.
 	DeleteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
+	// CheckBucket is CodeNotFound when nothing of the bucket is protected.
+	CheckBucket(ctx context.Context, bucket string) error
+	// KeepBlob notes what was stored of a pending intent, for the commit that publishes it, and begins its time anew.
+	// CodeUploadExpired when it is not pending any more.
+	KeepBlob(ctx context.Context, blob fence.Blob, header fence.ObjectHeader) error
 	// AbortBlob gives a pending intent up: its blob may be collected after the grace period. One that is not
 	// pending is left alone.
 	AbortBlob(ctx context.Context, id string) error

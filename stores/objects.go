@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"time"
@@ -133,6 +134,31 @@ func (o *Objects) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.O
 		o.abort(ctx, id)
 	}
 	return obj, err
+}
+
+// Upload stores a body without publishing it, for a commit of the same principal. Of the write it takes the bucket, the headers, the body and
+// what the client says of it. An upload that is not committed within the upload limit is given up.
+func (o *Objects) Upload(ctx context.Context, w fence.ObjectWrite) (fence.Upload, error) {
+	w.Op = fence.OpPut
+	if err := o.checkBody(w); err != nil {
+		return fence.Upload{}, err
+	}
+	if err := o.pointers.CheckBucket(ctx, w.Object.Bucket); err != nil {
+		return fence.Upload{}, err
+	}
+	id, err := o.pointers.BeginBlob(ctx, w.Object.Bucket, w.Principal)
+	if err != nil {
+		return fence.Upload{}, fmt.Errorf("begin blob: %w", err)
+	}
+	blob, err := o.store(ctx, id, w)
+	if err == nil {
+		err = o.pointers.KeepBlob(ctx, blob, w.Header)
+	}
+	if err != nil {
+		o.abort(ctx, id)
+		return fence.Upload{}, err
+	}
+	return fence.Upload{ID: id, Bucket: w.Object.Bucket, Size: blob.Size, SHA256: hex.EncodeToString(blob.SHA256[:])}, nil
 }
 
 // abort gives up the intent of a blob that nothing refers to. The ledger leaves one alone that is not pending, so

@@ -161,6 +161,7 @@ func TestDoctorOfRights(t *testing.T) {
 	wantLine(t, lines, "FAIL table public.nought", "SELECT, INSERT, UPDATE, DELETE")
 	wantLine(t, lines, "FAIL table public.ro", "INSERT, UPDATE, DELETE")
 	wantLine(t, lines, "warn table public.few", "lacks the right to INSERT, DELETE")
+	exec("REVOKE USAGE ON SCHEMA fence FROM PUBLIC")
 	_, lines = diagnose(t, "--database-url="+as(stranger))
 	wantLine(t, lines, "FAIL rights on schema fence", stranger+" lacks USAGE on the schema")
 	wantLine(t, lines, "FAIL rights on schema fence", "GRANT "+owner+" TO "+stranger)

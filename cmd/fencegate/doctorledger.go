@@ -53,7 +53,7 @@ func (d *postgresDoctor) schemaVersion(ctx context.Context, id string) {
 
 // rights tells whether this role may use the ledger; false means that looking further is useless. Whoever is neither
 // the schema's owner nor a member of it needs what the gateway's own statements, and those of the functions that work
-// with the caller's rights, ask for. Only protect and advance are for the owner alone.
+// with the caller's rights, ask for. Only what protects, guards and advances is for the owner alone.
 func (d *postgresDoctor) rights(ctx context.Context) bool {
 	const what = "rights on schema fence"
 	var owner, user string
@@ -67,7 +67,8 @@ func (d *postgresDoctor) rights(ctx context.Context) bool {
 			WHERE NOT has_table_privilege(c.oid, r.need) ORDER BY 1)
 		|| ARRAY(SELECT 'SELECT on ' || c.oid::regclass FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'blocks' AND NOT has_sequence_privilege(c.oid, 'SELECT'))
 		|| ARRAY(SELECT 'EXECUTE on ' || p.oid::regproc FROM pg_proc p WHERE p.pronamespace = n.oid
-			AND p.proname NOT IN ('advance', 'protect', 'protect_bucket') AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1)
+			AND p.proname NOT IN ('advance', 'protect', 'protect_bucket', 'protect_view', 'protect_relation', 'unprotect', 'unprotect_bucket',
+				'guard', 'unguard', 'make_guard', 'drop_guard', 'refresh_guards', 'guard_ddl', 'refuse_unadmitted') AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1)
 		FROM pg_namespace n WHERE n.nspname = 'fence'`).Scan(&owner, &user, &member, &missing)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/gatewaytest"
 	"github.com/fencegate/fencegate/lease"
@@ -48,8 +49,10 @@ func startLeaseGateway(t *testing.T) *leaseGateway {
 // namedCaller may do everything, unless he is nobody.
 type namedCaller string
 
-func (c namedCaller) Principal() string       { return string(c) }
-func (c namedCaller) May(gateway.Action) bool { return c != "nobody" }
+func (c namedCaller) Principal() string             { return string(c) }
+func (c namedCaller) May(gateway.Action) bool       { return c != "nobody" }
+func (namedCaller) Identity() fence.Identity        { return fence.Identity{} }
+func (namedCaller) Columns(gateway.Action) []string { return nil }
 
 func (g *leaseGateway) hold(name, holder string) {
 	g.t.Helper()

@@ -11,9 +11,10 @@ import (
 	"github.com/fencegate/fencegate/stores/pgstore"
 )
 
-// binding is what is to be protected by a lease: a table, or the keys of a bucket below a prefix.
+// binding is what is to be protected by a lease: a table, a view by the columns of key, or the keys of a bucket below a prefix.
 type binding struct {
 	table, bucket, prefix, template string
+	key                             []string
 }
 
 func (b binding) String() string {
@@ -31,7 +32,18 @@ func (b binding) protect(ctx context.Context, store *pgstore.Store) error {
 	if b.bucket != "" {
 		return store.ProtectBucket(ctx, b.bucket, b.prefix, b.template)
 	}
+	if len(b.key) > 0 {
+		return store.ProtectView(ctx, b.table, b.template, b.key)
+	}
 	return store.Protect(ctx, b.table, b.template)
+}
+
+// unprotect takes it back.
+func (b binding) unprotect(ctx context.Context, store *pgstore.Store) error {
+	if b.bucket != "" {
+		return store.UnprotectBucket(ctx, b.bucket, b.prefix)
+	}
+	return store.Unprotect(ctx, b.table)
 }
 
 // readBindings reads the values of --protect and --protect-bucket.
@@ -111,9 +123,8 @@ func protectAll(ctx context.Context, out io.Writer, url string, wanted []binding
 	return nil
 }
 
-// inForce tells whether a binding stands as it should. Protecting anyway would be right too, but would make every
-// gateway read it anew and wait for the writes under way. What keeps the question from being answered keeps protect
-// from working as well, and protect says it better.
+// inForce tells whether a binding stands as it should, for what is said of it: protecting anyway would change nothing. What keeps the
+// question from being answered keeps protect from working as well, and protect says it better.
 func inForce(ctx context.Context, conn *pgx.Conn, b binding) bool {
 	query, args := `SELECT EXISTS (SELECT FROM fence.protected p
 		WHERE kind = 'table' AND name = fence.table_name($1) AND template = $2 AND fence.as_protected(p))`, []any{b.table, b.template}

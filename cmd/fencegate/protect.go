@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -8,44 +9,111 @@ import (
 )
 
 type protectCmd struct {
-	Table  string `arg:"" optional:"" help:"Table, quoted as in SQL where it needs it: wallets, sales.orders, '\"a.b\".\"Reply\"'."`
-	Bucket string `env:"FENCEGATE_PROTECT_BUCKET" placeholder:"NAME" help:"Protect this bucket instead of a table."`
-	Prefix string `env:"FENCEGATE_PROTECT_PREFIX" placeholder:"PREFIX" help:"Only the keys below this prefix. The longest protected prefix of a key wins."`
-	Lease  string `required:"" env:"FENCEGATE_PROTECT_LEASE" placeholder:"TEMPLATE" help:"Name of the lease: for a row from its key columns (wallet:{id}), for an object from its key (report:{key}, daily:{key:1}), or a constant."`
+	Set protectSetCmd `cmd:"" default:"withargs" help:"Protect a table, view or bucket, guard a table, or take either away. The word set may be left out."`
+	Ls  protectLsCmd  `cmd:"" help:"List what is protected, by which lease, and how it stands."`
+}
+
+// Help is shown below the commands of fencegate protect.
+func (protectCmd) Help() string {
+	return `For example:
+
+  fencegate protect wallets --lease 'wallet:{id}'
+  fencegate protect wallets --guard
+  fencegate protect --bucket reports --prefix daily/ --lease 'daily:{key:2}'
+  fencegate protect ls`
+}
+
+type protectSetCmd struct {
+	Table   string   `arg:"" optional:"" help:"Table or view, quoted as in SQL where it needs it: wallets, sales.orders, '\"a.b\".\"Reply\"'. One that is called ls or set is named with its schema."`
+	Bucket  string   `env:"FENCEGATE_PROTECT_BUCKET" placeholder:"NAME" help:"Protect this bucket instead of a table."`
+	Prefix  string   `env:"FENCEGATE_PROTECT_PREFIX" placeholder:"PREFIX" help:"Only the keys below this prefix. The longest protected prefix of a key wins."`
+	Lease   string   `env:"FENCEGATE_PROTECT_LEASE" placeholder:"TEMPLATE" help:"Name of the lease: for a row from its key columns (wallet:{id}), for an object from its key (report:{key}, daily:{key:1}), or a constant."`
+	Key     []string `env:"-" placeholder:"COLUMN" help:"Columns that name a view's rows: a view has no primary key. Separated by commas, in the order in which a path has them."`
+	Guard   bool     `env:"-" xor:"guard" help:"Refuse, in the database, every change of the table's rows by a transaction that was not admitted for them."`
+	Unguard bool     `env:"-" xor:"guard" help:"Take the guard away. The table stays protected."`
+	Remove  bool     `env:"-" xor:"guard" help:"Take the protection away, and the guard with it. The marks stay."`
 	databaseFlag
 }
 
-// Help is shown below the flags of fencegate protect.
-func (protectCmd) Help() string {
+// Help is shown below the flags of fencegate protect set.
+func (protectSetCmd) Help() string {
 	return `Nothing in the table or bucket changes. What is not protected does not exist for the gateway. Protecting again
 changes the template, and is in force everywhere when the command returns.
 
-  fencegate protect wallets --lease 'wallet:{id}'
-  fencegate protect --bucket reports --prefix daily/ --lease 'daily:{key:2}'`
+--guard adds triggers to a table: SQL writers then call fence.admit first, for each row (docs/sql-writers.md). It waits for the
+transactions that write to the table, and wants to be run by the table's owner. Run it again when a partition was added.`
+}
+
+// Validate refuses flags that do not go together.
+func (c *protectSetCmd) Validate() error {
+	if c.Lease == "" && !c.Guard && !c.Unguard && !c.Remove {
+		return errors.New("missing flags: --lease=TEMPLATE")
+	}
+	if c.Remove && c.Lease != "" {
+		return errors.New("--remove takes a protection away, and --lease is for one that is made or changed")
+	}
+	if len(c.Key) > 0 && c.Lease == "" {
+		return errors.New("--key goes with --lease")
+	}
+	return nil
 }
 
 // Run registers the table or bucket.
-func (c *protectCmd) Run(std *streams, rc *runContext) error {
-	if (c.Table == "") == (c.Bucket == "") {
+func (c *protectSetCmd) Run(std *streams, rc *runContext) error {
+	switch {
+	case (c.Table == "") == (c.Bucket == ""):
 		return errors.New("protect either a table or a bucket (--bucket)")
-	}
-	if c.Prefix != "" && c.Bucket == "" {
+	case c.Prefix != "" && c.Bucket == "":
 		return errors.New("--prefix goes with --bucket")
+	case c.Bucket != "" && (c.Guard || c.Unguard || len(c.Key) > 0):
+		return errors.New("--guard, --unguard and --key are for tables and views, not for buckets")
 	}
-	if err := pgstore.CheckSchema(rc, c.DatabaseURL); err != nil {
-		return err
-	}
-	store, err := pgstore.Open(pgstore.Config{URL: c.DatabaseURL})
+	store, err := openLedger(rc, pgstore.Config{URL: c.DatabaseURL})
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	b := binding{table: c.Table, bucket: c.Bucket, prefix: c.Prefix, template: c.Lease}
-	if err := b.protect(rc, store); errors.Is(err, pgstore.ErrPooler) {
-		return errors.New("protect needs a direct connection, and this URL leads to a pooler such as PgBouncer: give PostgreSQL's own URL")
-	} else if err != nil {
-		return err
+	b := binding{table: c.Table, bucket: c.Bucket, prefix: c.Prefix, template: c.Lease, key: c.Key}
+	for _, step := range c.steps(b, store) {
+		err := step.do(rc)
+		if errors.Is(err, pgstore.ErrPooler) {
+			return errors.New("protect needs a direct connection, and this URL leads to a pooler such as PgBouncer: give PostgreSQL's own URL")
+		}
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(std.out, "%s is %s\n", b, step.done); err != nil {
+			return err
+		}
 	}
-	_, err = fmt.Fprintf(std.out, "%s is protected by lease %s\n", b, c.Lease)
-	return err
+	return nil
+}
+
+// protectStep is one of the things that the command does, and what is so when it is done.
+type protectStep struct {
+	done string
+	do   func(context.Context) error
+}
+
+func (c *protectSetCmd) steps(b binding, store *pgstore.Store) (steps []protectStep) {
+	if c.Lease != "" {
+		steps = append(steps, protectStep{"protected by lease " + c.Lease, func(ctx context.Context) error { return b.protect(ctx, store) }})
+	}
+	switch {
+	case c.Guard:
+		steps = append(steps, protectStep{"guarded", func(ctx context.Context) error { return store.Guard(ctx, c.Table) }})
+	case c.Unguard:
+		steps = append(steps, protectStep{"not guarded any more", func(ctx context.Context) error { return store.Unguard(ctx, c.Table) }})
+	case c.Remove:
+		steps = append(steps, protectStep{"not protected any more", func(ctx context.Context) error { return b.unprotect(ctx, store) }})
+	}
+	return steps
+}
+
+// openLedger opens a ledger that goes with this program.
+func openLedger(ctx context.Context, config pgstore.Config) (*pgstore.Store, error) {
+	if err := pgstore.CheckSchema(ctx, config.URL); err != nil {
+		return nil, err
+	}
+	return pgstore.Open(config)
 }

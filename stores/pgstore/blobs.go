@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,35 @@ func (s *Store) BeginBlob(ctx context.Context, bucket, principal string) (string
 		return "", fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
 	}
 	return id, err
+}
+
+// CheckBucket is CodeNotFound when nothing of the bucket is protected.
+func (s *Store) CheckBucket(ctx context.Context, bucket string) error {
+	var protected bool
+	err := s.read(ctx, "SELECT EXISTS (SELECT FROM fence.protected WHERE kind = 'bucket' AND name = $1)", []any{bucket}, &protected)
+	if err == nil && !protected {
+		return fence.Errorf(fence.CodeNotFound, "nothing protects the bucket, so it does not exist here").In("bucket")
+	}
+	return err
+}
+
+// KeepBlob notes what was stored of a pending intent, for the commit that publishes it: the blob is then an upload. Its time begins anew. CodeUploadExpired when
+// it is not pending any more.
+func (s *Store) KeepBlob(ctx context.Context, blob fence.Blob, header fence.ObjectHeader) error {
+	text, err := json.Marshal(header)
+	if err != nil {
+		return fence.Wrap(fence.CodeInvalidRequest, err, "the upload's headers cannot be kept")
+	}
+	var kept bool
+	err = s.query(ctx, `WITH kept AS (UPDATE fence.blobs SET size = $2, sha256 = $3, header = $4::text::jsonb, state_at = now() WHERE id = $1 AND state = 'pending' RETURNING 1)
+		SELECT count(*) > 0 FROM kept`, []any{blob.ID, blob.Size, blob.SHA256[:], string(text)}, &kept)
+	if fence.CodeOf(err) == fence.CodeOutcomeUnknown {
+		return fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer") // nothing is published by it
+	}
+	if err == nil && !kept {
+		return fence.Errorf(fence.CodeUploadExpired, "the upload took too long and was given up")
+	}
+	return err
 }
 
 // AbortBlob gives a pending intent up. One that is not pending is left alone.

@@ -24,6 +24,8 @@ const (
 	stateExistence      = "FG013"
 	stateIsolation      = "FG014"
 	stateOtherKey       = "FG015"
+	stateUnadmitted     = "FG016"
+	stateTruncate       = "FG017"
 )
 
 // SQLSTATEs of PostgreSQL that are told apart.
@@ -40,6 +42,8 @@ const (
 	stateCanceled        = "57014"
 	stateExhausted       = "2200H"
 	stateRaised          = "P0001"
+	stateGenerated       = "428C9" // a column that the database generates
+	statePrerequisite    = "55000" // also: a view that cannot be written like this
 	stateProtocol        = "08P01" // PgBouncer's for all that it refuses itself
 )
 
@@ -111,9 +115,11 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 		return inItsWords(fence.CodeWriteSuppressed) // or not found: explain tells
 	case stateForbidden:
 		return inItsWords(fence.CodeForbidden)
-	case stateRaised:
-		// A trigger of the table's owner refused the write.
+	case stateRaised, stateUnadmitted, stateTruncate:
+		// A trigger of the table's owner refused the write, or that of a guarded table to which a trigger or cascade led.
 		return inItsWords(fence.CodeConstraintViolation)
+	case stateGenerated, statePrerequisite:
+		return invalid(pg)
 	case stateExhausted:
 		return fence.Wrap(fence.CodeInternal, pg, "the ledger has no tokens left")
 	case stateReadOnly:
@@ -126,13 +132,20 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 	switch pg.Code[:2] {
 	case "22", "54", "FG": // data exception, limit exceeded, ours
 		return invalid(pg)
-	case "23": // integrity constraint
+	case "23", "44": // integrity constraint, WITH CHECK OPTION
 		return violation(pg)
 	case "53", "57", "58": // resources, operator intervention, system error
 		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL cannot serve this now")
 	}
+	if !strings.Contains(ownClasses, " "+pg.Code[:2]+" ") {
+		// One that PostgreSQL does not know was made up by code of the table's owner.
+		return inItsWords(fence.CodeConstraintViolation)
+	}
 	return fence.Wrap(fence.CodeInternal, pg, "PostgreSQL refused the statement")
 }
+
+// ownClasses are the classes of SQLSTATEs that PostgreSQL itself uses (appendix A of its documentation).
+const ownClasses = " 00 01 02 03 08 09 0A 0B 0F 0L 0P 0Z 10 20 21 22 23 24 25 26 27 28 2B 2D 2F 34 38 39 3B 3D 3F 40 42 44 53 54 55 57 58 72 F0 HV P0 XX "
 
 func invalid(pg *pgconn.PgError) *fence.Error {
 	message := pg.Message
@@ -168,5 +181,5 @@ func violates(err error, constraint string) bool {
 // undefinedObject reports errors that a description of a table older than the table itself explains.
 func undefinedObject(err error) bool {
 	state := sqlState(err)
-	return state == stateNotSupported || strings.HasPrefix(state, "42") && state != stateForbidden
+	return state == stateNotSupported || strings.HasPrefix(state, "42") && state != stateForbidden && state != stateGenerated
 }

@@ -69,7 +69,7 @@ func TestProtectRefuses(t *testing.T) {
 	ctx := t.Context()
 	for _, c := range []struct{ table, template, says string }{
 		{"c1", "x", "citext"}, {"c2", "x", "double precision"}, {"c3", "x", "interval"}, {"c4", "x", "money"}, {"c5", "x", "jsonb"},
-		{"c6", "x", "no primary key"}, {"v", "x", "not a table"}, {"fence.marks", "x", "not a table"},
+		{"c6", "x", "no primary key"}, {"v", "x", "declare"}, {"fence.marks", "x", "not a table"},
 		{"wallets", "wallet:{nope}", "{nope}"}, {"wallets", "wallet:{id", "brace"}, {"wallets", "", "1 to 1024"},
 	} {
 		err := w.Protect(ctx, c.table, c.template)

@@ -92,7 +92,7 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 		batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_object($1, $2, $3, $4, $5, $6, $7) v", w.Object.Bucket, w.Object.Key,
 			int64(w.Token), w.Principal, digestArg(digest), tokensArg(w.If.Match), tokensArg(w.If.NoneMatch))
 		batch.Queue(change, args...)
-		batch.Queue("SELECT "+objectColumns+" FROM (SELECT 1) one LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2", w.Object.Bucket, w.Object.Key)
+		batch.Queue(sqlObjectRow, w.Object.Bucket, w.Object.Key)
 		return s.send(ctx, batch, func(results pgx.BatchResults) (err error) {
 			if err = results.QueryRow().Scan(v.dest()...); err != nil {
 				return err
@@ -146,6 +146,9 @@ func (s *Store) explainObject(ctx context.Context, w fence.ObjectWrite, err erro
 
 // objectColumns are the fields of fence.objects o as objectRow scans them.
 const objectColumns = "o.blob::text, o.size, o.sha256, o.header, o.modified_at"
+
+// sqlObjectRow reads them of one object, nulls when there is none.
+const sqlObjectRow = "SELECT " + objectColumns + " FROM (SELECT 1) one LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2"
 
 // object reads an object's state and pointer in one statement.
 func (s *Store) object(ctx context.Context, name fence.ObjectName, by fence.Access) (verdict, fence.Object, error) {

@@ -27,6 +27,8 @@ func TestThroughPgBouncer(t *testing.T) {
 		"Group": TestGroup, "GroupThatFails": TestGroupThatFails, "GroupOfUnknownOutcome": TestGroupOfUnknownOutcome, "SealedInGroups": TestSealedAtGrantInGroups,
 		"Events": TestEvents, "EventsOutOfOrder": TestEventsThatCommitOutOfOrder, "Refusals": TestRefusals, "PruneEvents": TestPruneEvents,
 		"AlteredSessions": TestManyAlteredSessions, "ExhaustedSequence": TestExhaustedSequence, "Admit": TestAdmit,
+		"Commit": TestCommitSpansLeases, "CommitIsAllOrNothing": TestCommitIsAllOrNothing, "Insert": TestInsert, "InsertUnderARole": TestInsertUnderARole,
+		"RowSecurity": TestRowSecurity, "AlteredInTraffic": TestAlteredInTheMiddleOfTraffic,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -15,12 +15,7 @@ func (s *Store) Row(ctx context.Context, r fence.RowRead) (fence.Row, error) {
 	var row fence.Row
 	name, by := r.Row, r.Access
 	err := s.onTable(ctx, name.Table, func(t *table) (fence.Code, error) {
-		var (
-			v    verdict
-			body *string
-		)
-		args := append(stateArgs(t, name, by), keyArgs(t, name.Key)...)
-		err := s.read(ctx, readSQL(t, r.NumbersAsText), args, append(v.dest(), &body)...)
+		v, body, err := s.readRow(ctx, t, r)
 		switch {
 		case err != nil:
 			return "", s.explain(ctx, t, name, nil, err)
@@ -29,13 +24,42 @@ func (s *Store) Row(ctx context.Context, r fence.RowRead) (fence.Row, error) {
 		case body == nil:
 			return "", v.refusal(fence.CodeNotFound, by, "there is no such row")
 		}
-		row = fence.Row{State: v.State(), JSON: json.RawMessage(*body)}
+		row = fence.Row{State: v.State(), JSON: json.RawMessage(*body), Created: deref(v.created)}
 		return v.Code(), nil
 	})
 	return row, err
 }
 
-// RowMark reads the mark of a row whether the row exists or not.
+// readRow reads a row and its state in one snapshot: in one statement, or under another role in two, of which the first is the
+// ledger's.
+func (s *Store) readRow(ctx context.Context, t *table, r fence.RowRead) (v verdict, body *string, err error) {
+	row := "SELECT " + rowJSON(t, r.NumbersAsText, r.Shown) + " FROM " + t.name + " AS t WHERE "
+	args, key := stateArgs(t, r.Row, r.Access), keyArgs(t, r.Row.Key)
+	if r.As == (fence.Identity{}) {
+		sql := "SELECT " + verdictColumns + ", (" + row + keyMatch(t, len(args)+1) + ") FROM fence.row_state($1, $2, $3, $4, $5) v"
+		err = s.read(ctx, sql, append(args, key...), append(v.dest(), &body)...)
+		return v, body, err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(sqlRowState, args...)
+	queued := queueBecome(batch, r.As)
+	batch.Queue(row+keyMatch(t, 1), key...)
+	err = s.readSnapshot(ctx, batch, func(results pgx.BatchResults) error {
+		if err := results.QueryRow().Scan(v.dest()...); err != nil {
+			return err
+		}
+		if err := becomes(results, queued, r.As); err != nil {
+			return err
+		}
+		if err := results.QueryRow().Scan(&body); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	})
+	return v, body, err
+}
+
+// RowMark reads the mark of a row whether the row exists or not; without a key, that of the table's own resource.
 func (s *Store) RowMark(ctx context.Context, name fence.RowName) (fence.State, error) {
 	var state fence.State
 	err := s.onTable(ctx, name.Table, func(t *table) (fence.Code, error) {
@@ -51,23 +75,22 @@ func (s *Store) RowMark(ctx context.Context, name fence.RowName) (fence.State, e
 
 // WriteRow admits the write and changes the row, in one transaction.
 func (s *Store) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, error) {
+	if w.Op == fence.OpInsert {
+		return s.insertRow(ctx, w)
+	}
 	var row fence.Row
 	err := s.onTable(ctx, w.Row.Table, func(t *table) (fence.Code, error) {
-		if err := s.checkColumns(ctx, t, w); err != nil {
+		body, err := s.checkBody(ctx, t, w)
+		if err != nil {
 			return "", err
 		}
 		var code fence.Code
 		write := func(ctx context.Context) (err error) {
-			row, code, err = s.writeRow(ctx, t, w)
+			row, code, err = s.writeRow(ctx, t, w, body)
 			return err
 		}
-		err := s.retry(ctx, write)
-		switch {
-		case w.Op == fence.OpPut && !w.If.Absent && violates(err, t.keyConstraint):
-			// A writer that goes round the gateway inserted the row in between: replace it.
-			err = s.retry(ctx, write)
-		case fence.CodeOf(err) == fence.CodeWriteSuppressed:
-			// A row that was absent can have come back before it was looked for. A trigger swallows the write again.
+		err = s.retry(ctx, write)
+		if mayHaveRaced(w, t, err) {
 			err = s.retry(ctx, write)
 		}
 		return code, err
@@ -78,30 +101,63 @@ func (s *Store) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, erro
 	return row, err
 }
 
-// onTable runs f with the description of a table, and once more with a fresh one when the first was out of date.
+// mayHaveRaced reports whether an undone write may succeed when it is tried once more: a writer that goes round the gateway inserted the row
+// in between, so that it is there to be replaced; or a row that was absent came back before it was looked for. A trigger swallows
+// the write again.
+func mayHaveRaced(w fence.RowWrite, t *table, err error) bool {
+	return w.Op == fence.OpPut && !w.If.Absent && violates(err, t.keyConstraint) || fence.CodeOf(err) == fence.CodeWriteSuppressed
+}
+
+// onTable runs f with the description of a table, and again with a fresh one while what it had was out of date.
 func (s *Store) onTable(ctx context.Context, relation string, f func(*table) (fence.Code, error)) error {
-	for fresh := false; ; fresh = true {
-		t, err := s.tables.get(ctx, relation, fresh)
-		if err != nil {
-			return err
+	return s.onTables(ctx, []string{relation}, func(tables map[string]*table) (fence.Code, error) { return f(tables[relation]) })
+}
+
+// descriptions bounds how often a fresh description is asked for: tables that are altered faster are contention.
+const descriptions = 5
+
+// onTables is onTable for several tables, by the names under which they are asked for.
+func (s *Store) onTables(ctx context.Context, relations []string, f func(map[string]*table) (fence.Code, error)) error {
+	var (
+		used   map[string]*table
+		failed error
+		stood  int // how often nothing had changed
+	)
+	for i := 0; ; i++ {
+		tables := make(map[string]*table, len(relations))
+		same := failed != nil
+		for _, relation := range relations {
+			if tables[relation] != nil {
+				continue
+			}
+			t, err := s.tables.get(ctx, relation, i > 0)
+			if err != nil {
+				return err
+			}
+			tables[relation] = t
+			same = same && t.sameAs(used[relation])
 		}
-		code, err := f(t)
+		if same {
+			stood++
+		}
+		switch {
+		case same && (stood > 2 || errors.Is(failed, errUnknownColumn)):
+			return failed // not for the age of the descriptions. It may be for that of a plan, or a name may be gone and back.
+		case i == descriptions:
+			return fence.Wrap(fence.CodeContention, failed, "a table, or its protection, is being changed")
+		}
+		code, err := f(tables)
 		if code != codeBindingChanged && !undefinedObject(err) && !errors.Is(err, errUnknownColumn) {
 			return err
 		}
-		if fresh {
-			if code == codeBindingChanged {
-				return fence.Errorf(fence.CodeContention, "the protection of %s is being changed", t.name)
-			}
-			return err
-		}
+		used, failed = tables, err
 	}
 }
 
-// writeRow sends admit and change as one implicit transaction.
-func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence.Row, fence.Code, error) {
+// writeRow sends admit and change as one implicit transaction. text is what PostgreSQL reads of the body.
+func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite, text string) (fence.Row, fence.Code, error) {
 	batch := &pgx.Batch{}
-	queueRowWrite(batch, t, w)
+	queued := queueRowWrite(batch, t, w, text)
 	var (
 		v       verdict
 		body    *string
@@ -111,11 +167,10 @@ func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence
 		if err := results.QueryRow().Scan(v.dest()...); err != nil {
 			return err
 		}
-		// No row is no error here: nothing was admitted.
-		if err := results.QueryRow().Scan(&body, &created); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		if err := becomes(results, queued, w.As); err != nil {
 			return err
 		}
-		return nil
+		return scanChanged(results, &body, &created)
 	})
 	if err != nil {
 		return fence.Row{}, "", s.explain(ctx, t, w.Row, &w, err)
@@ -130,12 +185,22 @@ func (s *Store) writeRow(ctx context.Context, t *table, w fence.RowWrite) (fence
 	return row, v.Code(), v.err(w.Access)
 }
 
+// scanChanged reads what a change returned. No row is no error here: nothing was admitted.
+func scanChanged(results pgx.BatchResults, body **string, created *bool) error {
+	if err := results.QueryRow().Scan(body, created); err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	return nil
+}
+
 // queueAdmitAndChange queues mark and data, in this order and as two statements: the second needs a snapshot that is
-// newer than every write the first has waited for.
-func queueAdmitAndChange(batch *pgx.Batch, t *table, w fence.RowWrite) {
+// newer than every write the first has waited for. Between them, as many statements as it returns change the role.
+func queueAdmitAndChange(batch *pgx.Batch, t *table, w fence.RowWrite, text string) int {
 	batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_row($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) v", admitRowArgs(t, w)...)
-	sql, args := changeSQL(t, w)
+	queued := queueBecome(batch, w.As)
+	sql, args := changeSQL(t, w, text, 0)
 	batch.Queue(sql, args...)
+	return queued
 }
 
 func admitRowArgs(t *table, w fence.RowWrite) []any {
@@ -144,10 +209,15 @@ func admitRowArgs(t *table, w fence.RowWrite) []any {
 
 // replayedRow answers a replay with the row as it stands now; a row that is gone leaves JSON empty.
 func (s *Store) replayedRow(ctx context.Context, w fence.RowWrite, row fence.Row) (fence.Row, error) {
-	now, err := s.Row(ctx, fence.RowRead{Row: w.Row, Access: fence.Access{Principal: w.Principal}, NumbersAsText: w.NumbersAsText})
+	now, err := s.Row(ctx, fence.RowRead{
+		Row: w.Row, Access: fence.Access{Principal: w.Principal, As: w.As}, NumbersAsText: w.NumbersAsText, Shown: w.Shown,
+	})
 	switch fence.CodeOf(err) {
 	case fence.CodeAccepted:
-		row.JSON, row.State = now.JSON, now.State
+		row.JSON = now.JSON
+		if w.Op != fence.OpInsert {
+			row.State = now.State
+		}
 	case fence.CodeNotFound:
 	default:
 		// The write is known to have been applied; only its row could not be read.
@@ -156,9 +226,15 @@ func (s *Store) replayedRow(ctx context.Context, w fence.RowWrite, row fence.Row
 	return row, nil
 }
 
+const sqlRowState = "SELECT " + verdictColumns + " FROM fence.row_state($1, $2, $3, $4, $5) v"
+
 func (s *Store) rowState(ctx context.Context, t *table, name fence.RowName) (verdict, error) {
 	var v verdict
-	err := s.read(ctx, "SELECT "+verdictColumns+" FROM fence.row_state($1, $2, $3, $4, $5) v", stateArgs(t, name, fence.Access{}), v.dest()...)
+	if name.Key == nil {
+		err := s.read(ctx, "SELECT "+verdictColumns+" FROM fence.table_state($1, $2, NULL, NULL) v", []any{t.name, t.version}, v.dest()...)
+		return v, err
+	}
+	err := s.read(ctx, sqlRowState, stateArgs(t, name, fence.Access{}), v.dest()...)
 	return v, err
 }
 

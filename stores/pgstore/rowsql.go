@@ -14,21 +14,32 @@ func ident(name string) string { return pgx.Identifier{name}.Sanitize() }
 
 // keyMatch is the condition on the primary key, with parameters from first on. Parameters are text, cast to the type
 // that the table was protected with, as the resource's name is.
-func keyMatch(t *table, first int) string {
+func keyMatch(t *table, first int) string { return keyEquals(t, keyParams(t, first)) }
+
+// keyEquals is the condition that the key has the values, which are SQL.
+func keyEquals(t *table, values []string) string {
 	parts := make([]string, len(t.key))
 	for i, col := range t.key {
-		parts[i] = "t." + ident(col) + " OPERATOR(pg_catalog.=) " + keyValue(t, i, first)
+		parts[i] = "t." + ident(col) + " OPERATOR(pg_catalog.=) " + values[i]
 	}
 	return strings.Join(parts, " AND ")
 }
 
-// keyValue is one part of it. A time is read under the settings that name the row: a trigger can have left others in the session.
-func keyValue(t *table, i, first int) string {
+func keyParams(t *table, first int) []string {
+	values := make([]string, len(t.key))
+	for i := range values {
+		values[i] = keyValue(t, i, fmt.Sprintf("$%d", first+i))
+	}
+	return values
+}
+
+// keyValue is the value of one part of the key. A time is read under the settings that name the row: a trigger can have left others in the session.
+func keyValue(t *table, i int, text string) string {
 	switch typ := t.keyTypes[i]; typ {
 	case "date", "timestamp without time zone", "timestamp with time zone", "time with time zone":
-		return fmt.Sprintf("fence.canonical('%s', $%d::text)::%s", typ, first+i, typ)
+		return fmt.Sprintf("fence.canonical('%s', %s::text)::%s", typ, text, typ)
 	}
-	return fmt.Sprintf("$%d::text::%s", first+i, t.keyTypes[i])
+	return fmt.Sprintf("%s::text::%s", text, t.keyTypes[i])
 }
 
 // keyArgs pads missing parts with nulls; the function that names the row reports them.
@@ -42,122 +53,162 @@ func keyArgs(t *table, key []string) []any {
 	return args
 }
 
-// rowJSON renders the row t as one JSON object with every digit that PostgreSQL has.
-func rowJSON(t *table, numbersAsText bool) string {
-	if !numbersAsText {
+// rowJSON renders the row t as one JSON object with every digit that PostgreSQL has. shown lists the columns beside those of the
+// key; nil is all.
+func rowJSON(t *table, numbersAsText bool, shown []string) string {
+	if !numbersAsText && shown == nil {
 		return "pg_catalog.row_to_json(t.*)::text"
 	}
-	fields := make([]string, len(t.columns))
-	for i, c := range t.columns {
-		fields[i] = "t." + ident(c.name)
-		switch c.base {
-		case "bigint", "numeric":
-			fields[i] += "::text"
-		case "bigint[]", "numeric[]":
-			fields[i] += "::text[]"
+	var fields []string
+	for _, c := range t.columns {
+		if shown != nil && !t.isKey(c.name) && !slices.Contains(shown, c.name) {
+			continue
 		}
-		fields[i] += " AS " + ident(c.name)
+		fields = append(fields, fieldSQL(c, numbersAsText)+" AS "+ident(c.name))
 	}
 	return "(SELECT pg_catalog.row_to_json(q.*)::text FROM (SELECT " + strings.Join(fields, ", ") + ") q)"
 }
 
-func readSQL(t *table, numbersAsText bool) string {
-	return "SELECT " + verdictColumns + ", (SELECT " + rowJSON(t, numbersAsText) + " FROM " + t.name + " AS t WHERE " + keyMatch(t, 6) +
-		") FROM fence.row_state($1, $2, $3, $4, $5) v"
+// fieldSQL is one column of the row t as its JSON shows it.
+func fieldSQL(c column, numbersAsText bool) string {
+	field := "t." + ident(c.name)
+	if numbersAsText {
+		switch c.base {
+		case "bigint", "numeric":
+			field += "::text"
+		case "bigint[]", "numeric[]":
+			field += "::text[]"
+		}
+	}
+	return field
+}
+
+// change is the statement that changes the data of an admitted write.
+type change struct {
+	t *table
+	w fence.RowWrite
+	// args are the parameters so far. gate is the condition that the write was admitted, created the call that remembers that it
+	// made its row, key the values of the key, and where the condition on the key and the gate.
+	args                         []any
+	gate, created, where, record string
+	key                          []string
 }
 
 // changeSQL is the statement that changes the data of an admitted write. It returns the row and whether it is new, or
-// nothing when the write was not admitted; it raises when the write was admitted and nothing changed. $1 is the token,
-// $2 the body, the key follows.
-func changeSQL(t *table, w fence.RowWrite) (string, []any) {
-	args := []any{int64(w.Token)}
-	first := 2
+// nothing when the write was not admitted; it raises when the write was admitted and nothing changed. slot is the write's place
+// in a commit, 0 for a write of its own. body is what PostgreSQL reads of the body.
+func changeSQL(t *table, w fence.RowWrite, body string, slot int) (string, []any) {
+	c := &change{t: t, w: w, gate: "fence.admitted($1)", created: "fence.note_created()"}
+	c.param(int64(w.Token))
+	if slot > 0 {
+		place := c.param(int32(slot))
+		c.gate, c.created = "fence.admitted($1, "+place+")", "fence.note_created("+place+")"
+	}
 	if w.Op != fence.OpDelete {
-		args = append(args, string(w.Body))
-		first = 3
+		c.record = bodyRecord(c.param(body), settableIn(t, w.Columns))
 	}
-	args = append(args, keyArgs(t, w.Row.Key)...)
-	where := keyMatch(t, first) + " AND fence.admitted($1)"
+	if w.Op == fence.OpInsert {
+		c.key = madeKey(t)
+	} else {
+		c.key = keyParams(t, len(c.args)+1)
+		c.args = append(c.args, keyArgs(t, w.Row.Key)...)
+	}
+	c.where = keyEquals(t, c.key) + " AND " + c.gate
 	if w.If.Absent && w.Op != fence.OpPut {
-		where += " AND false" // there is nothing to change in a row that must not be there
+		c.where += " AND false" // there is nothing to change in a row that must not be there
 	}
-	switch w.Op {
-	case fence.OpDelete:
-		return "WITH d AS (DELETE FROM " + t.name + " AS t WHERE " + where + " RETURNING true AS same) " +
-			"SELECT ''::text, false FROM d UNION ALL " + undoUnless("d"), args
-	case fence.OpPatch:
-		cols := settableIn(t, w.Columns)
-		return "WITH " + bodyRecord(cols) + ", u AS (" + updateSQL(t, w.NumbersAsText, cols, nil, where, keyMatch(t, first)) + ") " +
-			"SELECT j, false FROM u UNION ALL " + undoUnless("u"), args
-	}
-	return putSQL(t, w, first, where), args
+	return c.sql(), c.args
 }
 
-// putSQL updates first and inserts what was not there: an INSERT ... ON CONFLICT would fire the insert triggers of a
+// param adds a parameter and returns its placeholder.
+func (c *change) param(v any) string {
+	c.args = append(c.args, v)
+	return fmt.Sprintf("$%d", len(c.args))
+}
+
+func (c *change) sql() string {
+	switch c.w.Op {
+	case fence.OpDelete:
+		return "WITH d AS (DELETE FROM " + c.t.name + " AS t WHERE " + c.where + " RETURNING true AS same) " +
+			"SELECT ''::text, false FROM d UNION ALL " + c.undoUnless("d")
+	case fence.OpPatch:
+		return "WITH " + c.record + ", u AS (" + c.update(nil) + ") SELECT j, false FROM u UNION ALL " + c.undoUnless("u")
+	case fence.OpInsert:
+		return "WITH " + c.record + ", i AS (" + c.insert("true") + ") SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("i")
+	}
+	return c.put()
+}
+
+// put updates first and inserts what was not there: an INSERT ... ON CONFLICT would fire the insert triggers of a
 // replacement, and cannot tell the two apart on a partitioned table.
-func putSQL(t *table, w fence.RowWrite, first int, where string) string {
-	cols := settableIn(t, w.Columns)
+func (c *change) put() string {
 	var left []column
-	for _, c := range t.columns {
-		if c.settable && !t.isKey(c.name) && !slices.Contains(cols, c) {
-			left = append(left, c)
+	for _, col := range c.t.columns {
+		if col.settable && !c.t.isKey(col.name) && !slices.Contains(c.w.Columns, col.name) {
+			left = append(left, col)
 		}
 	}
-	names, values := make([]string, 0, len(t.key)+len(cols)), make([]string, 0, len(t.key)+len(cols))
-	for i, k := range t.key {
-		names, values = append(names, ident(k)), append(values, keyValue(t, i, first))
-	}
-	for _, c := range cols {
-		names, values = append(names, ident(c.name)), append(values, "r."+ident(c.name))
-	}
-	update := updateSQL(t, w.NumbersAsText, cols, left, where, keyMatch(t, first))
-	insertIf := "NOT EXISTS (SELECT 1 FROM u)"
+	update, insertIf := c.update(left), "NOT EXISTS (SELECT 1 FROM u)"
 	switch {
-	case w.If.Absent:
+	case c.w.If.Absent:
 		update = "SELECT NULL::text AS j, true AS same WHERE false"
-		insertIf = "NOT EXISTS (SELECT 1 FROM " + t.name + " AS t WHERE " + keyMatch(t, first) + ")"
-	case w.If.Exists:
+		insertIf = "NOT EXISTS (SELECT 1 FROM " + c.t.name + " AS t WHERE " + keyEquals(c.t, c.key) + ")"
+	case c.w.If.Exists:
 		insertIf = "false"
 	}
-	return "WITH " + bodyRecord(cols) + ", u AS (" + update + "), i AS (INSERT INTO " + t.name + " AS t (" + strings.Join(names, ", ") + ")" +
-		" OVERRIDING SYSTEM VALUE SELECT " + strings.Join(values, ", ") + " FROM r WHERE fence.admitted($1) AND " + insertIf +
-		" RETURNING " + rowJSON(t, w.NumbersAsText) + " AS j, " + keyMatch(t, first) + " AS same) " +
-		"SELECT j, false FROM u UNION ALL SELECT j, fence.note_created() FROM i UNION ALL " + undoUnless("u", "i")
+	return "WITH " + c.record + ", u AS (" + update + "), i AS (" + c.insert(insertIf) + ") " +
+		"SELECT j, false FROM u UNION ALL SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("u", "i")
 }
 
-// updateSQL sets cols from the record r and left to their defaults. With nothing to set the row is only locked.
-func updateSQL(t *table, numbersAsText bool, cols, left []column, where, same string) string {
-	set := make([]string, 0, len(cols)+len(left))
-	for _, c := range cols {
-		set = append(set, ident(c.name)+" = r."+ident(c.name))
+// insert inserts the record r under the key.
+func (c *change) insert(when string) string {
+	names, values := make([]string, 0, len(c.t.columns)), make([]string, 0, len(c.t.columns))
+	for i, k := range c.t.key {
+		names, values = append(names, ident(k)), append(values, c.key[i])
 	}
-	for _, c := range left {
-		set = append(set, ident(c.name)+" = DEFAULT")
+	for _, col := range settableIn(c.t, c.w.Columns) {
+		names, values = append(names, ident(col.name)), append(values, "r."+ident(col.name))
+	}
+	return "INSERT INTO " + c.t.name + " AS t (" + strings.Join(names, ", ") + ") OVERRIDING SYSTEM VALUE SELECT " + strings.Join(values, ", ") +
+		" FROM r WHERE " + c.gate + " AND " + when + " RETURNING " + c.json() + " AS j, " + keyEquals(c.t, c.key) + " AS same"
+}
+
+// update sets the columns of the body from the record r, and left to their defaults. With nothing to set the row is only locked.
+func (c *change) update(left []column) string {
+	var set []string
+	for _, col := range settableIn(c.t, c.w.Columns) {
+		set = append(set, ident(col.name)+" = r."+ident(col.name))
+	}
+	for _, col := range left {
+		set = append(set, ident(col.name)+" = DEFAULT")
 	}
 	if len(set) == 0 {
-		return "SELECT " + rowJSON(t, numbersAsText) + " AS j, true AS same FROM " + t.name + " AS t WHERE " + where + " FOR UPDATE"
+		return "SELECT " + c.json() + " AS j, true AS same FROM " + c.t.name + " AS t WHERE " + c.where + " FOR UPDATE"
 	}
-	return "UPDATE " + t.name + " AS t SET " + strings.Join(set, ", ") + " FROM r WHERE " + where + " RETURNING " + rowJSON(t, numbersAsText) + " AS j, " + same + " AS same"
+	return "UPDATE " + c.t.name + " AS t SET " + strings.Join(set, ", ") + " FROM r WHERE " + c.where +
+		" RETURNING " + c.json() + " AS j, " + keyEquals(c.t, c.key) + " AS same"
+}
+
+func (c *change) json() string { return rowJSON(c.t, c.w.NumbersAsText, c.w.Shown) }
+
+// undoUnless undoes the write unless exactly one row changed and still has the key that names it: a column's precision
+// or a trigger may store another key, and a table altered since it was protected may have several such rows.
+func (c *change) undoUnless(ctes ...string) string {
+	return "SELECT NULL, fence.undo(n) FROM (SELECT coalesce(sum(CASE WHEN same THEN 1 ELSE 2 END), 0) AS n FROM (SELECT same FROM " +
+		strings.Join(ctes, " UNION ALL SELECT same FROM ") + ") changed) s WHERE " + c.gate + " AND n <> 1"
 }
 
 // bodyRecord turns the JSON body into a record r with the columns' own types: digits, json texts and arrays arrive as
 // they were sent.
-func bodyRecord(cols []column) string {
+func bodyRecord(body string, cols []column) string {
 	if len(cols) == 0 {
-		return "r AS (SELECT $2::text)"
+		return "r AS (SELECT " + body + "::text)"
 	}
 	defs := make([]string, len(cols))
 	for i, c := range cols {
 		defs[i] = ident(c.name) + " " + c.typ
 	}
-	return "r AS (SELECT * FROM pg_catalog.json_to_record($2::text::json) AS r(" + strings.Join(defs, ", ") + "))"
-}
-
-// undoUnless undoes the write unless exactly one row changed and still has the key that names it: a column's precision
-// or a trigger may store another key, and a table altered since it was protected may have several such rows.
-func undoUnless(ctes ...string) string {
-	return "SELECT NULL, fence.undo(n) FROM (SELECT coalesce(sum(CASE WHEN same THEN 1 ELSE 2 END), 0) AS n FROM (SELECT same FROM " +
-		strings.Join(ctes, " UNION ALL SELECT same FROM ") + ") changed) s WHERE fence.admitted($1) AND n <> 1"
+	return "r AS (SELECT * FROM pg_catalog.json_to_record(" + body + "::text::json) AS r(" + strings.Join(defs, ", ") + "))"
 }
 
 // settableIn are the body's columns that are set; key columns never are.

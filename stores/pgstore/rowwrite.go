@@ -8,4 +8,6 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite) { queueAdmitAndChange(batch, t, w) }
+func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite, text string) int {
+	return queueAdmitAndChange(batch, t, w, text)
+}

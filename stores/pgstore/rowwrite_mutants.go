@@ -16,12 +16,11 @@ import (
 // Builds with the tag mutants are for the test that the checkers of histories find such mistakes.
 const mutantOneStatement = "one-statement"
 
-func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite) {
+func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite, text string) int {
 	if os.Getenv("FENCEGATE_MUTANT") != mutantOneStatement || w.Op != fence.OpPatch {
-		queueAdmitAndChange(batch, t, w)
-		return
+		return queueAdmitAndChange(batch, t, w, text)
 	}
-	change, args := changeSQL(t, w)
+	change, args := changeSQL(t, w, text, 0)
 	admitArgs := make([]string, len(admitRowArgs(t, w)))
 	for i := range admitArgs {
 		admitArgs[i] = fmt.Sprintf("$%d", len(args)+1+i)
@@ -35,4 +34,5 @@ func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite) {
 		append(args, admitRowArgs(t, w)...)...)
 	batch.Queue("SELECT pg_catalog.row_to_json(t.*)::text, false FROM "+t.name+" AS t WHERE "+keyMatch(t, 2)+" AND fence.admitted($1)",
 		append([]any{int64(w.Token)}, keyArgs(t, w.Row.Key)...)...)
+	return 0
 }

@@ -102,7 +102,7 @@ func migrateTo(t *testing.T, url string, version int64) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if _, err := db.Exec("CREATE SCHEMA fence"); err != nil {
+	if _, err := db.Exec("CREATE SCHEMA IF NOT EXISTS fence"); err != nil {
 		t.Fatal(err)
 	}
 	p, err := goose.NewProvider(goose.DialectPostgres, db, migrations.FS, goose.WithTableName("fence.schema_version"), goose.WithDisableGlobalRegistry(true))

@@ -27,13 +27,21 @@ func (s *Store) sendOn(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch
 // sendPooled is sendOn behind a pooler. The transaction is explicit: its isolation can be pinned only by the statement
 // that begins it, since the session is another one each time and what others left in it is unknown.
 func (s *Store) sendPooled(ctx context.Context, conn *pgxpool.Conn, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
+	return s.sendExplicit(ctx, conn, "BEGIN ISOLATION LEVEL READ COMMITTED", batch, read)
+}
+
+// sendExplicit sends a batch between the statement that begins its transaction and the one that commits it.
+func (s *Store) sendExplicit(ctx context.Context, conn *pgxpool.Conn, begin string, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
 	whole := &pgx.Batch{}
-	whole.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
-	whole.Queue(s.preamble)
+	whole.Queue(begin)
+	if s.cfg.Pooled {
+		whole.Queue(s.preamble)
+	}
+	before := whole.Len()
 	whole.QueuedQueries = append(whole.QueuedQueries, batch.QueuedQueries...)
 	whole.Queue("COMMIT")
 	err := readAll(conn.SendBatch(ctx, whole), func(results pgx.BatchResults) error {
-		for range 2 {
+		for range before {
 			if _, err := results.Exec(); err != nil {
 				return err
 			}

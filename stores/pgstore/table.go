@@ -23,12 +23,16 @@ type table struct {
 	key           []string
 	keyTypes      []string
 	keyConstraint string
+	// keyIsIdentity says that a column of the key is an identity column.
+	keyIsIdentity bool
 	columns       []column
 }
 
 // column is one column. Types are qualified; base is the type below a domain, without modifiers.
 type column struct {
 	name, typ, base string
+	// defaultSQL is the column's default, as an expression; empty when it has none.
+	defaultSQL string
 	// settable is false for generated columns and for identity columns GENERATED ALWAYS.
 	settable bool
 }
@@ -42,18 +46,25 @@ func (t *table) column(name string) (column, bool) {
 	return column{}, false
 }
 
+// sameAs reports whether both were read of one and the same state of the table.
+func (t *table) sameAs(other *table) bool {
+	return other != nil && t.version == other.version && t.relation == other.relation && t.shape == other.shape && slices.Equal(t.columns, other.columns)
+}
+
 func (t *table) isKey(name string) bool { return slices.Contains(t.key, name) }
 
 func (s *Store) describeTable(ctx context.Context, relation string) (*table, error) {
 	var (
-		t            table
-		names, types []string
-		bases        []string
-		settable     []bool
-		constraint   *string
+		t                   table
+		names, types, bases []string
+		settable            []bool
+		constraint          *string
+		defaults            []*string
 	)
-	err := s.read(ctx, `SELECT name, version, relation, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types FROM fence.describe_table($1)`,
-		[]any{relation}, &t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases)
+	err := s.read(ctx, `SELECT name, version, relation, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types, default_exprs,
+			EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (key_columns) AND a.attidentity <> '')
+		FROM fence.describe_table($1)`, []any{relation},
+		&t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases, &defaults, &t.keyIsIdentity)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
 		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none, or its key was altered since: protect it again", clip(relation))
 	}
@@ -62,7 +73,7 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 	}
 	t.keyConstraint = deref(constraint)
 	for i := range names {
-		t.columns = append(t.columns, column{name: names[i], typ: types[i], base: bases[i], settable: settable[i]})
+		t.columns = append(t.columns, column{name: names[i], typ: types[i], base: bases[i], settable: settable[i], defaultSQL: deref(defaults[i])})
 	}
 	return &t, nil
 }
@@ -83,13 +94,23 @@ type tableCache struct {
 	ttl  time.Duration
 	load func(context.Context, string) (*table, error)
 
-	mu      sync.Mutex // guards entries
+	mu      sync.Mutex // guards what follows
 	entries map[string]tableEntry
+	// age counts how often everything was forgotten. What was asked for before the last time is out of date when it arrives.
+	age uint64
 }
 
 type tableEntry struct {
 	table *table
 	read  time.Time
+}
+
+// forget makes the cache ask anew.
+func (c *tableCache) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.entries)
+	c.age++
 }
 
 func newTableCache(ttl time.Duration, load func(context.Context, string) (*table, error)) *tableCache {
@@ -100,6 +121,7 @@ func newTableCache(ttl time.Duration, load func(context.Context, string) (*table
 func (c *tableCache) get(ctx context.Context, relation string, fresh bool) (*table, error) {
 	c.mu.Lock()
 	entry, ok := c.entries[relation]
+	age := c.age
 	c.mu.Unlock()
 	if ok && !fresh && time.Since(entry.read) < c.ttl {
 		return entry.table, nil
@@ -114,6 +136,8 @@ func (c *tableCache) get(ctx context.Context, relation string, fresh bool) (*tab
 	if len(c.entries) >= maxTables {
 		clear(c.entries)
 	}
-	c.entries[relation] = tableEntry{table: t, read: read}
+	if c.age == age {
+		c.entries[relation] = tableEntry{table: t, read: read}
+	}
 	return t, nil
 }

@@ -1,6 +1,6 @@
 // Command inprocess-row spends 10 from a wallet without a gateway: the lease is taken in this process, and its token is
 // checked by the ledger in the transaction that changes the row. Gateways and SQL writers of the same database are fenced
-// together with it.
+// together with it. The table may be guarded (fencegate protect wallets --guard): without the admission the UPDATE is refused then.
 package main
 
 import (
