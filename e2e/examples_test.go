@@ -107,10 +107,12 @@ func TestExamples(t *testing.T) {
 	t.Run("InProcess", func(t *testing.T) {
 		t.Parallel()
 		p, _ := startShared(t)
+		runExample(t, p, binary, "protect", "wallets", "--guard")
 		if out := runExample(t, p, filepath.Join(dir, "inprocess-row")); out != "left: 90\n" {
 			t.Errorf("it wrote %q", out)
 		}
-		if balance, mark := newClient(t, p.url).balance("wallets/42"); balance != "90" || mark == 0 {
+		sqlExample(t, p)
+		if balance, mark := newClient(t, p.url).balance("wallets/42"); balance != "80" || mark == 0 {
 			t.Errorf("balance %s, mark %d", balance, mark)
 		}
 		if out := runExample(t, p, filepath.Join(dir, "inprocess-object")); !strings.HasPrefix(out, "published with token ") || !strings.HasSuffix(out, ": hello\n") {
@@ -120,6 +122,29 @@ func TestExamples(t *testing.T) {
 			t.Errorf("the gateway serves %v", r)
 		}
 	})
+}
+
+// sqlExample lets plain SQL write to a guarded table under a lease, and not without it.
+func sqlExample(t *testing.T, p *program) {
+	if _, err := exec.LookPath("psql"); err != nil {
+		t.Fatalf("the SQL example needs psql (apt-get install postgresql-client): %v", err)
+	}
+	script := filepath.Join(examples, "sql", "spend.sh")
+	if out := runExample(t, p, binary, "run", "--lease=wallet:42", "--", script); out != "left: 80\n" {
+		t.Errorf("it wrote %q", out)
+	}
+	mark := newClient(t, p.url).get("marks/rows/wallets/42").mark()
+	for token, says := range map[int64]string{mark: "grant-ended", mark - 1: "stale-token"} {
+		cmd, out := example(t, p, script)
+		cmd.Env = append(cmd.Env, fmt.Sprint("FENCE_TOKEN=", token))
+		if err := cmd.Run(); err == nil || !strings.Contains(out.String(), says) {
+			t.Errorf("with token %d: %v\n%s", token, err, out)
+		}
+	}
+	cmd, out := example(t, p, "psql", "-X", "-c", "UPDATE wallets SET balance = 0", p.env()["FENCEGATE_DATABASE_URL"])
+	if err := cmd.Run(); err == nil || !strings.Contains(out.String(), "fence.admit('public.wallets', KEY, TOKEN)") {
+		t.Errorf("without a token: %v\n%s", err, out)
+	}
 }
 
 // walletExample lets the fifty spend from a wallet of 100.

@@ -116,21 +116,7 @@ type request struct {
 
 // do makes an operation of a request and repeats it while its outcome is open, at whichever gateway.
 func (w *faultsWorker) do(id string, call history.Call, req request) *history.Reply {
-	call.Client, call.Principal = w.plan.Name, w.plan.Principal
-	w.tell(history.Line{ID: id, At: monotonic(), Call: &call})
-	for attempt := 1; ; attempt++ {
-		r := w.attempt(req)
-		if r.Code == "" && !req.once && attempt == 1 && w.rand.IntN(20) == 0 {
-			r = &history.Reply{Lost: true, Mark: -1, Note: "an answer that was not listened to"}
-		}
-		w.tell(history.Line{ID: id, At: monotonic(), Reply: r})
-		open := r.Lost || r.Code == "outcome-unknown" || r.Code == "unavailable" || r.Code == "contention" || r.Code == "overloaded"
-		if !open || req.once || attempt == 6 || w.rand.IntN(6) == 0 || w.stopping.Load() && attempt > 1 {
-			return r
-		}
-		time.Sleep(time.Duration(5+w.rand.IntN(120)) * time.Millisecond)
-		w.tell(history.Line{ID: id, At: monotonic(), Again: true})
-	}
+	return w.doAll([]pending{{id, call}}, req, func(r *history.Reply) []*history.Reply { return []*history.Reply{r} })
 }
 
 // attempt sends the request once.

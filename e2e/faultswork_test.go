@@ -19,7 +19,7 @@ import (
 // defaultWork are the weights of what a holder does next.
 func defaultWork() map[string]int {
 	return map[string]int{
-		"patch": 18, "put": 14, "delete": 3, "put object": 16, "delete object": 2,
+		"patch": 14, "put": 10, "commit": 10, "delete": 3, "put object": 16, "delete object": 2,
 		"get": 12, "get object": 10, "mark": 4, "check": 4,
 		"renew": 6, "tokens": 4, "twice": 5, "burst": 3, "old": 9, "forged": 2, "foreign": 3, "pause": 6,
 	}
@@ -85,6 +85,8 @@ func (w *faultsWorker) work(h *hold) {
 		w.writeRow(h.lease, http.MethodPatch, w.spend(h), "own")
 	case "put":
 		w.writeRow(h.lease, http.MethodPut, w.spend(h), "own")
+	case "commit":
+		w.commit(h)
 	case "delete":
 		w.remove(history.Call{Lease: leaseOf(h.lease), Resource: row}, w.spend(h))
 	case "put object":
@@ -148,7 +150,7 @@ func (w *faultsWorker) burst(h *hold) {
 }
 
 func (w *faultsWorker) pick() string {
-	names := []string{"patch", "put", "delete", "put object", "delete object", "get", "get object", "mark", "check", "renew", "tokens", "twice", "burst", "old", "forged", "foreign", "pause"}
+	names := []string{"patch", "put", "commit", "delete", "put object", "delete object", "get", "get object", "mark", "check", "renew", "tokens", "twice", "burst", "old", "forged", "foreign", "pause"}
 	sum := 0
 	for _, n := range names {
 		sum += w.plan.Work[n]

@@ -24,6 +24,11 @@ func (u untouched) RowMark(context.Context, fence.RowName) (fence.State, error) 
 	return fence.State{}, nil
 }
 
+func (u untouched) ListRows(context.Context, fence.RowQuery) (fence.RowPage, error) {
+	u.t.Error("the ledger was asked for rows")
+	return fence.RowPage{}, nil
+}
+
 func (u untouched) ObjectMark(context.Context, fence.ObjectName) (fence.State, error) {
 	u.t.Error("the ledger was asked for the mark of an object")
 	return fence.State{}, nil
@@ -43,6 +48,10 @@ func TestEachRequestIsAuthorisedFirst(t *testing.T) {
 		{"PATCH", "/v1/rows/%22public%22.wallets/42", row, gateway.VerbWrite},
 		{"PUT", "/v1/rows/wallets/42", row, gateway.VerbWrite},
 		{"DELETE", "/v1/rows/wallets/42", row, gateway.VerbWrite},
+		{"GET", "/v1/rows/wallets?owner=eq.ann", row, gateway.VerbRead},
+		{"HEAD", "/v1/rows/Wallets", row, gateway.VerbRead},
+		{"PATCH", "/v1/rows/wallets?owner=eq.ann", row, gateway.VerbWrite},
+		{"DELETE", "/v1/rows/wallets", row, gateway.VerbWrite},
 		{"GET", "/v1/marks/rows/wallets/42", row, gateway.VerbRead},
 		{"PUT", "/v1/rows/%22a.b%22.%22Reply%22/42", gateway.Action{Schema: "a.b", Table: "Reply"}, gateway.VerbWrite},
 		{"GET", "/v1/objects/reports/2026/a.csv", object, gateway.VerbRead},

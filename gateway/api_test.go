@@ -38,6 +38,9 @@ type api struct {
 	log     *logBuffer
 	gateway *gateway.Gateway
 	memory  *gatewaytest.Memory
+	// odd says that the backend gives answers that none should: they need not stand in /openapi.json.
+	odd         bool
+	undescribed func(method, path string, status int) string
 }
 
 type logBuffer struct {
@@ -82,7 +85,7 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	mem, log := gatewaytest.New(), &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	cfg := gateway.Config{
-		Leases: mem, Rows: mem, Objects: mem, Readiness: mem, Events: mem, Log: logger,
+		Leases: mem, Rows: mem, Objects: mem, Readiness: mem, Events: mem, Commits: mem, Log: logger,
 		Authenticate: func(r *http.Request) (gateway.Caller, error) {
 			return caller{name: cmp.Or(r.Header.Get("X-User"), gateway.Anonymous)}, nil
 		},
@@ -98,7 +101,7 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	s.Config = gateway.NewServer(g, gateway.ServerConfig{Log: logger})
 	s.Start()
 	t.Cleanup(s.Close)
-	return &api{t, s.URL, s.Client(), log, g, mem}
+	return &api{t: t, url: s.URL, client: s.Client(), log: log, gateway: g, memory: mem, undescribed: g.Undescribed()}
 }
 
 type answer struct {
@@ -163,6 +166,11 @@ func (a *api) do(method, path, body string, headers ...string) answer {
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		a.t.Fatal(err)
+	}
+	if a.undescribed != nil && !a.odd {
+		if problem := a.undescribed(method, path, resp.StatusCode); problem != "" {
+			a.t.Errorf("/openapi.json: %s: %s", problem, text)
+		}
 	}
 	return answer{resp, string(text)}
 }

@@ -49,6 +49,8 @@ type Objects interface {
 	CheckWrite(ctx context.Context, w fence.ObjectWrite) error
 	WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error)
+	// Upload stores a body without publishing it, for a commit of the same principal.
+	Upload(ctx context.Context, w fence.ObjectWrite) (fence.Upload, error)
 }
 
 // Events is what the gateway asks of what happened to leases.
@@ -60,6 +62,14 @@ type Events interface {
 	LastEvent(ctx context.Context) (string, error)
 	// NoteRefusals records writes that were refused, as far as it can.
 	NoteRefusals(ctx context.Context, refused []fence.Event) error
+}
+
+// Catalogue is what the gateway asks of protected tables, to describe them.
+type Catalogue interface {
+	// Tables names the protected tables, in an order that is always the same.
+	Tables(ctx context.Context) ([]fence.TableName, error)
+	// DescribeTables describes those of the tables that still are as they were protected, in their order.
+	DescribeTables(ctx context.Context, tables []fence.TableName) ([]fence.TableDescription, error)
 }
 
 // Readiness tells whether writes can be served.

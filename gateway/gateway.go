@@ -44,8 +44,12 @@ type Config struct {
 	Objects   Objects
 	Readiness Readiness
 
+	// Commits is what POST /v1/commit asks, with what POST /v1/uploads stored. Defaults to none: then there are neither.
+	Commits Commits
 	// Events is what streams of events show, and where refused writes are recorded. Defaults to none: then there are no streams.
 	Events Events
+	// Catalogue is what /openapi.json describes tables from. Defaults to none: it then describes rows in general only.
+	Catalogue Catalogue
 	// Limiter counts requests of principals. Defaults to none, and no limit.
 	Limiter Limiter
 	// DenyUncounted refuses reads and calls about leases that the Limiter cannot count; writes and releases go through all the
@@ -137,6 +141,10 @@ type Gateway struct {
 	leaving     atomic.Bool
 	draining    context.Context
 	stopWaiting context.CancelFunc
+	// authenticates is false where everybody is Anonymous.
+	authenticates bool
+	// documents holds a place for each document of /openapi.json that is being made.
+	documents chan struct{}
 	// transfers counts the bodies of objects that are on their way.
 	transfers atomic.Int64
 
@@ -151,6 +159,7 @@ type Gateway struct {
 
 // New makes a gateway.
 func New(cfg Config) (*Gateway, error) {
+	authenticates := cfg.Authenticate != nil
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -161,7 +170,8 @@ func New(cfg Config) (*Gateway, error) {
 	}
 	g := &Gateway{
 		cfg: cfg, pace: pace, limits: newLimits(), refusals: newRefusals(cfg.Events, cfg.Log), times: defaultStreamTimes(),
-		places: places{most: cfg.MaxStreams, mostEach: cfg.MaxStreamsEach, each: map[string]int{}},
+		places:        places{most: cfg.MaxStreams, mostEach: cfg.MaxStreamsEach, each: map[string]int{}},
+		authenticates: authenticates, documents: make(chan struct{}, maxDocuments),
 	}
 	if cfg.Events != nil {
 		g.feed = newFeed(cfg.Events, cfg.Log)
@@ -171,7 +181,7 @@ func New(cfg Config) (*Gateway, error) {
 	return g, nil
 }
 
-// ServeHTTP serves the API below / (/v1, /livez, /readyz).
+// ServeHTTP serves the API below / (/v1, /openapi.json, /livez, /readyz).
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
 
 // Run does what a gateway does beside answering requests, until the context ends: it records refused writes among the events.

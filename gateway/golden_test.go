@@ -61,6 +61,46 @@ var transcripts = map[string][]step{
 		{"wrong method", "POST", "/v1/rows/wallets/42", "{}", nil},
 		{"wrong path", "GET", "/v1/wallets/42", "", nil},
 	},
+	"insert": {
+		{"acquire", "POST", "/v1/leases/payments", "", nil},
+		{"insert", "POST", "/v1/rows/payments", `{"amount":10.50}`, []string{"X-Fence-Token: 1000"}},
+		{"the reply was lost", "POST", "/v1/rows/payments", `{"amount":10.50}`, []string{"X-Fence-Token: 1000"}},
+		{"the next one, no body wanted", "POST", "/v1/rows/payments", `{"amount":1}`, []string{"X-Fence-Token: 1001", "Prefer: return=minimal"}},
+		{"an older token", "POST", "/v1/rows/payments", `{"amount":2}`, []string{"X-Fence-Token: 1000"}},
+		{"a row that exists", "POST", "/v1/rows/payments", `{"amount":2}`, []string{"X-Fence-Token: 1002", "If-Match: *"}},
+	},
+	"commit": {
+		{"acquire", "POST", "/v1/leases/wallets%3A42", "", nil},
+		{"acquire the other", "POST", "/v1/leases/wallets%3A43", "", nil},
+		{"acquire the report's", "POST", "/v1/leases/report%3Aa.csv", "", nil},
+		{"store a body", "POST", "/v1/uploads/reports", "day,sum\n", []string{"Content-Type: text/csv"}},
+		{"commit", "POST", "/v1/commit", `{"writes":[{"op":"put","resource":"rows/public.wallets/42","token":1000,"body":{"balance":10.50}},` +
+			`{"op":"put","resource":"rows/wallets/43","token":2000,"if_none_match":"*","body":{"balance":0}},{"op":"put","resource":"objects/reports/a.csv","blob":"upload-1"}]}`, []string{"X-Fence-Token: 3000"}},
+		{"the reply was lost", "POST", "/v1/commit", `{"writes":[{"op":"put","resource":"rows/public.wallets/42","token":1000,"body":{"balance":10.50}},` +
+			`{"op":"put","resource":"rows/wallets/43","token":2000,"if_none_match":"*","body":{"balance":0}},{"op":"put","resource":"objects/reports/a.csv","blob":"upload-1"}]}`, []string{"X-Fence-Token: 3000"}},
+		{"one of the tokens is old", "POST", "/v1/commit", `{"writes":[{"op":"patch","resource":"rows/public.wallets/42","token":1001,"body":{"balance":9}},` +
+			`{"op":"patch","resource":"rows/public.wallets/43","token":1999,"body":{"balance":1}}]}`, nil},
+		{"no rows wanted", "POST", "/v1/commit", `{"writes":[{"op":"patch","resource":"rows/public.wallets/42","token":1001,"body":{"balance":9}},` +
+			`{"op":"delete","resource":"objects/reports/a.csv","token":3001}]}`, []string{"Prefer: return=minimal"}},
+		{"no token", "POST", "/v1/commit", `{"writes":[{"op":"delete","resource":"rows/public.wallets/42"}]}`, nil},
+	},
+	"rows": {
+		{"acquire", "POST", "/v1/leases/wallets%3A1", "", nil},
+		{"insert", "PUT", "/v1/rows/wallets/1", `{"owner":"ann","balance":10.50}`, []string{"X-Fence-Token: 1000"}},
+		{"acquire the next", "POST", "/v1/leases/wallets%3A2", "", nil},
+		{"insert the next", "PUT", "/v1/rows/wallets/2", `{"owner":"bob, the builder","balance":9007199254740993}`, []string{"X-Fence-Token: 2000"}},
+		{"all rows", "GET", "/v1/rows/wallets", "", nil},
+		{"a page, and how many there are", "GET", "/v1/rows/wallets?limit=1", "", []string{"Prefer: count=exact"}},
+		{"the next page", "GET", "/v1/rows/wallets?limit=1&after=rows/public.wallets/1", "", nil},
+		{"a filter", "GET", "/v1/rows/wallets?owner=eq.bob,%20the+builder", "", nil},
+		{"no row passes", "GET", "/v1/rows/wallets?owner=eq.eve", "", nil},
+		{"no filter", "GET", "/v1/rows/wallets?owner=bob", "", nil},
+		{"a name that must be quoted", "GET", "/v1/rows/wallets?User%20Id=eq.1", "", nil},
+		{"a list without its parentheses", "GET", "/v1/rows/wallets?owner=in.ann,bob", "", nil},
+		{"a list takes no token", "GET", "/v1/rows/wallets", "", []string{"X-Fence-Token: 1001"}},
+		{"a write of what passes a filter", "PATCH", "/v1/rows/wallets?owner=eq.ann", `{"balance":0}`, []string{"X-Fence-Token: 1001"}},
+		{"a write of all rows", "DELETE", "/v1/rows/wallets", "", []string{"X-Fence-Token: 1001"}},
+	},
 	"object": {
 		{"acquire", "POST", "/v1/leases/report%3A2026%2Fa.csv", "", nil},
 		{"put", "PUT", "/v1/objects/reports/2026/a.csv", "day,sum\n1,10\n", []string{"X-Fence-Token: 1000", "Content-Type: text/csv", "X-Meta-Source: nightly"}},

@@ -9,7 +9,15 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
+// rowMarkEndpoint is of a row, or of the table itself: what inserts spend their tokens on.
 func (g *Gateway) rowMarkEndpoint(rest string) (endpoint, error) {
+	if rest != "" && !strings.Contains(rest, "/") {
+		table, about, err := tablePath(rest)
+		if err != nil {
+			return endpoint{}, err
+		}
+		return endpoint{about: about, methods: []method{on(http.MethodGet, "get", VerbRead, fence.RowName{Table: table}, g.rowMark)}}, nil
+	}
 	name, table, err := rowPath(rest)
 	if err != nil {
 		return endpoint{}, err

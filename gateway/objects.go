@@ -57,7 +57,7 @@ func (g *Gateway) putObject(w http.ResponseWriter, r *http.Request, name fence.O
 // objectWrite reads everything about a put but its body.
 func (g *Gateway) objectWrite(r *http.Request, name fence.ObjectName) (fence.ObjectWrite, error) {
 	none := fence.ObjectWrite{}
-	write := fence.ObjectWrite{Op: fence.OpPut, Object: name, Size: r.ContentLength}
+	write := fence.ObjectWrite{Op: fence.OpPut, Object: name}
 	var err error
 	if write.Access, err = writeAccess(r); err != nil {
 		return none, err
@@ -65,22 +65,27 @@ func (g *Gateway) objectWrite(r *http.Request, name fence.ObjectName) (fence.Obj
 	if write.If, err = writeConditions(r.Header); err != nil {
 		return none, err
 	}
+	return write, g.readObjectHeader(r, &write)
+}
+
+// readObjectHeader reads what is kept beside a body, and what is said of it.
+func (g *Gateway) readObjectHeader(r *http.Request, write *fence.ObjectWrite) (err error) {
 	if r.Header.Get("Content-Range") != "" {
-		return none, fence.Errorf(fence.CodeInvalidRequest, "a part of an object cannot be written").In("Content-Range")
+		return fence.Errorf(fence.CodeInvalidRequest, "a part of an object cannot be written").In("Content-Range")
 	}
 	if write.Header, err = g.objectHeader(r.Header); err != nil {
-		return none, err
+		return err
 	}
 	if write.MD5, err = contentMD5(r.Header); err != nil {
-		return none, err
+		return err
 	}
 	if write.SHA256, err = sha256Digest(r.Header); err != nil {
-		return none, err
+		return err
 	}
-	if write.Size > g.cfg.MaxObject {
-		return none, objectTooLarge(g.cfg.MaxObject)
+	if write.Size = r.ContentLength; write.Size > g.cfg.MaxObject {
+		return objectTooLarge(g.cfg.MaxObject)
 	}
-	return write, nil
+	return nil
 }
 
 func (g *Gateway) deleteObject(w http.ResponseWriter, r *http.Request, name fence.ObjectName) error {

@@ -72,15 +72,11 @@ func rowPath(rest string) (fence.RowName, Action, error) {
 	if strings.Contains(key, "/") {
 		return none(fence.Errorf(fence.CodeInvalidRequest, "write a slash in a key as %%2F").In("key"))
 	}
-	plain, err := unescape("table", table)
+	canonical, about, err := tablePath(table)
 	if err != nil {
 		return none(err)
 	}
-	t, err := fence.ParseTableName(plain)
-	if err != nil {
-		return none(err)
-	}
-	name := fence.RowName{Table: t.String()}
+	name := fence.RowName{Table: canonical}
 	for part := range strings.SplitSeq(key, ",") {
 		plain, err := unescape("key", part)
 		if err != nil {
@@ -88,7 +84,48 @@ func rowPath(rest string) (fence.RowName, Action, error) {
 		}
 		name.Key = append(name.Key, plain)
 	}
+	return name, about, nil
+}
+
+// rowResource reads the name of a row's resource behind rows/, as answers write it: the table's quotes stand raw, and the parts of
+// the key are percent-encoded.
+func rowResource(rest string) (fence.RowName, Action, error) {
+	none := func(err error) (fence.RowName, Action, error) {
+		return fence.RowName{}, Action{}, withField(err, "resource")
+	}
+	end, quoted := 0, false
+	for ; end < len(rest) && (rest[end] != '/' || quoted); end++ {
+		quoted = quoted != (rest[end] == '"')
+	}
+	t, err := fence.ParseTableName(rest[:end])
+	if err != nil {
+		return none(err)
+	}
+	if end == len(rest) || strings.Contains(rest[end+1:], "/") {
+		return none(fence.Errorf(fence.CodeInvalidRequest, "a row is rows/{schema.table}/{key}, and a slash in a key is %%2F"))
+	}
+	name := fence.RowName{Table: t.String()}
+	for part := range strings.SplitSeq(rest[end+1:], ",") {
+		plain, err := unescape("key", part)
+		if err != nil {
+			return none(err)
+		}
+		name.Key = append(name.Key, plain)
+	}
 	return name, Action{Schema: t.Schema, Table: t.Name}, nil
+}
+
+// tablePath reads {table}.
+func tablePath(rest string) (string, Action, error) {
+	plain, err := unescape("table", rest)
+	if err != nil {
+		return "", Action{}, err
+	}
+	t, err := fence.ParseTableName(plain)
+	if err != nil {
+		return "", Action{}, err
+	}
+	return t.String(), Action{Schema: t.Schema, Table: t.Name}, nil
 }
 
 // objectPath reads {bucket}/{key…}. The key is everything behind the first slash, never cleaned.

@@ -37,6 +37,7 @@ type problem struct {
 	Waiting     int          `json:"queue_length,omitempty"`
 	Field       string       `json:"field,omitempty"`
 	Constraint  string       `json:"constraint,omitempty"`
+	Write       *int         `json:"write,omitempty"` // of a commit, counted from 0
 	Retryable   bool         `json:"retryable"`
 	TraceID     string       `json:"trace_id"`
 }
@@ -95,6 +96,10 @@ func newProblem(e *fence.Error, trace string) problem {
 		Retryable: e.Code.Retryable(), TraceID: trace,
 	}
 	p.Type = "urn:fencegate:" + string(p.Code)
+	if e.Write > 0 {
+		index := e.Write - 1
+		p.Write = &index
+	}
 	if s := e.State; s != nil {
 		p.Resource, p.Mark = s.Resource, &s.Mark
 		if p.Lease == "" {

@@ -16,13 +16,17 @@ func respond(w http.ResponseWriter, status int, contentType string, v any) {
 		// What is answered are structs of ours and JSON that a backend made; to answer half of it would be worse.
 		panic(err)
 	}
+	respondBytes(w, status, contentType, b.Bytes())
+}
+
+func respondBytes(w http.ResponseWriter, status int, contentType string, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
 	// An error means that the client is gone, and the outcome stands.
-	_, _ = w.Write(b.Bytes())
+	_, _ = w.Write(body)
 }
 
 func respondJSON(w http.ResponseWriter, status int, v any) { respond(w, status, "application/json", v) }

@@ -26,7 +26,9 @@ type method struct {
 	verb     Verb
 	// query says that the handler reads the query.
 	query bool
-	serve handler
+	// refuses says that the handler only tells why there is no such method: Allow does not name it.
+	refuses bool
+	serve   handler
 }
 
 // on binds a method to a handler of what the path names.
@@ -38,6 +40,9 @@ func on[T any](name, op string, verb Verb, target T, h func(http.ResponseWriter,
 func (e endpoint) allow() string {
 	var names []string
 	for _, m := range e.methods {
+		if m.refuses {
+			continue
+		}
 		names = append(names, m.name)
 		if m.name == http.MethodGet {
 			names = append(names, http.MethodHead)
@@ -53,6 +58,8 @@ type family struct {
 	api     string
 	prefix  string
 	resolve func(rest string) (endpoint, error)
+	// paths are templates of what may stand behind the prefix, one for each kind of endpoint, as /openapi.json writes them.
+	paths []string
 	// public families are served without authentication.
 	public bool
 }
@@ -73,15 +80,18 @@ func (f family) has(path string) bool {
 
 func (g *Gateway) families() []family {
 	return []family{
-		{prefix: "/livez", resolve: fixed(g.live), public: true},
-		{prefix: "/readyz", resolve: fixed(g.ready), public: true},
-		{api: "leases", prefix: "/v1/leases", resolve: g.leasesEndpoint},
-		{api: "leases", prefix: "/v1/leases/", resolve: g.leaseEndpoint},
-		{api: "events", prefix: "/v1/events", resolve: g.eventsEndpoint},
-		{api: "rows", prefix: "/v1/rows/", resolve: g.rowEndpoint},
-		{api: "objects", prefix: "/v1/objects/", resolve: g.objectEndpoint},
-		{api: "marks", prefix: "/v1/marks/rows/", resolve: g.rowMarkEndpoint},
-		{api: "marks", prefix: "/v1/marks/objects/", resolve: g.objectMarkEndpoint},
+		{prefix: "/livez", resolve: fixed(g.live), paths: []string{""}, public: true},
+		{prefix: "/readyz", resolve: fixed(g.ready), paths: []string{""}, public: true},
+		{api: "openapi", prefix: "/openapi.json", resolve: g.openAPIEndpoint, paths: []string{""}},
+		{api: "leases", prefix: "/v1/leases", resolve: g.leasesEndpoint, paths: []string{""}},
+		{api: "leases", prefix: "/v1/leases/", resolve: g.leaseEndpoint, paths: []string{"{name}", "{name}/tokens", "{name}/verify", "{name}/break"}},
+		{api: "events", prefix: "/v1/events", resolve: g.eventsEndpoint, paths: []string{""}},
+		{api: "rows", prefix: "/v1/rows/", resolve: g.rowEndpoint, paths: []string{"{table}", "{table}/{key}"}},
+		{api: "objects", prefix: "/v1/objects/", resolve: g.objectEndpoint, paths: []string{"{bucket}/{key}"}},
+		{api: "uploads", prefix: "/v1/uploads/", resolve: g.uploadEndpoint, paths: []string{"{bucket}"}},
+		{api: "commit", prefix: "/v1/commit", resolve: g.commitEndpoint, paths: []string{""}},
+		{api: "marks", prefix: "/v1/marks/rows/", resolve: g.rowMarkEndpoint, paths: []string{"{table}", "{table}/{key}"}},
+		{api: "marks", prefix: "/v1/marks/objects/", resolve: g.objectMarkEndpoint, paths: []string{"{bucket}/{key}"}},
 	}
 }
 

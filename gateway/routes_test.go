@@ -13,7 +13,7 @@ import (
 
 func TestUnknownPathsAndMethods(t *testing.T) {
 	a := serve(t, nil)
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/lease", "/v1/events/", "/v1/rows/t", "/v1/objects/b", "/v2/rows/t/1", "/v1%2Frows/t/1", "//v1/rows/t/1", "/livez/"} {
+	for _, path := range []string{"/", "/v1", "/v1/", "/v1/lease", "/v1/events/", "/v1/rows/", "/v1/objects/b", "/v2/rows/t/1", "/v1%2Frows/t/1", "//v1/rows/t/1", "/livez/"} {
 		a.refused(404, "not-found", "GET", path, "")
 	}
 	for _, tc := range []struct{ method, path, allow string }{

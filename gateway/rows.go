@@ -2,11 +2,15 @@ package gateway
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/fencegate/fencegate/fence"
 )
 
 func (g *Gateway) rowEndpoint(rest string) (endpoint, error) {
+	if rest != "" && !strings.Contains(rest, "/") {
+		return g.rowListEndpoint(rest)
+	}
 	name, table, err := rowPath(rest)
 	if err != nil {
 		return endpoint{}, err
@@ -40,7 +44,7 @@ func (g *Gateway) getRow(w http.ResponseWriter, r *http.Request, name fence.RowN
 	}
 	setState(w.Header(), row.State)
 	applyNumbers(w.Header(), r.Header)
-	respondJSON(w, http.StatusOK, row.JSON)
+	respondBytes(w, http.StatusOK, "application/json", append(row.JSON, '\n'))
 	return nil
 }
 
@@ -76,7 +80,7 @@ func (g *Gateway) writeRow(w http.ResponseWriter, r *http.Request, write fence.R
 		}
 	}
 	write.NumbersAsText = prefersNumbersAsText(r.Header)
-	write.Shown, write.Settable = columnsOf(r, VerbRead, write.Row.Table), columnsOf(r, VerbWrite, write.Row.Table)
+	write.Shown, write.Settable = shownTo(r, write.Row.Table), columnsOf(r, VerbWrite, write.Row.Table)
 	ctx, cancel := detached(r, g.cfg.WriteTimeout)
 	defer cancel()
 	row, err := g.cfg.Rows.WriteRow(ctx, write)
@@ -121,7 +125,7 @@ func respondRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite, ro
 		respondMinimal(w)
 	default:
 		applyNumbers(h, r.Header)
-		respondJSON(w, statusOfWrite(row.Created), row.JSON)
+		respondBytes(w, statusOfWrite(row.Created), "application/json", append(row.JSON, '\n'))
 	}
 }
 
@@ -132,6 +136,14 @@ func columnsOf(r *http.Request, v Verb, table string) []string {
 		return []string{}
 	}
 	return callerOf(r.Context()).Columns(Action{Verb: v, Schema: t.Schema, Table: t.Name})
+}
+
+// shownTo lists the columns of a written row that the caller is shown: none, if it may not read the table.
+func shownTo(r *http.Request, table string) []string {
+	if !mayRead(r, fence.RowName{Table: table}) {
+		return []string{}
+	}
+	return columnsOf(r, VerbRead, table)
 }
 
 func mayRead(r *http.Request, name fence.RowName) bool {

@@ -233,7 +233,7 @@ func TestEveryCodeBecomesItsProblem(t *testing.T) {
 	for code, status := range statuses {
 		t.Run(string(code), func(t *testing.T) {
 			a := *a
-			a.t = t
+			a.t, a.odd = t, true
 			refusal = &fence.Error{
 				Code: code, Message: "why", Token: 7, Lease: "l", First: 1000, Holder: "h", Field: "f", Constraint: "c",
 				State: &fence.State{Resource: "rows/t/1", Lease: "l", Mark: 9},

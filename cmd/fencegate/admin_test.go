@@ -37,6 +37,11 @@ func TestAdminListener(t *testing.T) {
 		})
 	}
 	t.Run("NoMetricsBesideTheAPI", func(t *testing.T) { s.want(404, "GET", "/metrics", "") })
+	t.Run("TablesInTheDocument", func(t *testing.T) {
+		if doc := s.want(200, "GET", "/openapi.json", ""); !strings.Contains(doc, `"/v1/rows/public.wallets/{key}"`) {
+			t.Errorf("the table is not described: %s", doc)
+		}
+	})
 	if code := s.stop(); code != 0 {
 		t.Errorf("exit %d: %s", code, s.log)
 	}

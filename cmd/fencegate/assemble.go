@@ -23,7 +23,9 @@ var (
 	_ lease.Ledger      = (*pgstore.Store)(nil)
 	_ stores.Pointers   = (*pgstore.Store)(nil)
 	_ gateway.Rows      = (*pgstore.Store)(nil)
+	_ gateway.Commits   = (*pgstore.Store)(nil)
 	_ gateway.Events    = (*pgstore.Store)(nil)
+	_ gateway.Catalogue = (*pgstore.Store)(nil)
 	_ gateway.Readiness = (*pgstore.Store)(nil)
 	_ gateway.Objects   = (*stores.Objects)(nil)
 	_ gateway.Leases    = (*lease.Manager)(nil)
@@ -111,7 +113,8 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err := a.limit(ctx, &cfg, p); err != nil {
 		return nil, err
 	}
-	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Readiness = a.manager, a.store, objects, a.store
+	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Commits, cfg.Readiness = a.manager, a.store, objects, a.store, a.store
+	cfg.Catalogue = a.store
 	cfg.LoopbackOnly, cfg.Authenticate, cfg.Log = p.loopbackOnly, p.authenticate, p.log
 	tell.instrument(&cfg)
 	if a.Gateway, err = gateway.New(cfg); err != nil {

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"os"
 	"strings"
 
 	"github.com/fencegate/fencegate/fence"
@@ -17,7 +21,8 @@ type authCmd struct {
 
 type authCheckCmd struct {
 	File      string `arg:"" env:"FENCEGATE_AUTH_FILE" help:"File of principals (YAML)."`
-	Principal string `env:"FENCEGATE_AUTH_PRINCIPAL" placeholder:"NAME" help:"Only this principal."`
+	Principal string `env:"FENCEGATE_AUTH_PRINCIPAL" placeholder:"NAME" help:"Only this principal; ISSUER#SUBJECT is one that comes with JWTs of an issuer."`
+	TokenFile string `env:"FENCEGATE_AUTH_TOKEN_FILE" placeholder:"FILE" help:"Only the principal that the secret or JWT in this file names; - reads it from standard input. An issuer's keys are fetched."`
 	Can       string `env:"FENCEGATE_AUTH_CAN" placeholder:"QUESTION" help:"Ask whether the principal may do this; the exit code is 0 for yes and 1 for no."`
 }
 
@@ -30,30 +35,87 @@ func (authCheckCmd) Help() string {
   fencegate auth check auth.yaml --principal worker-a --can 'write public.wallets'
   fencegate auth check auth.yaml --principal worker-a --can 'read objects/reports/2026/a.csv'
   fencegate auth check auth.yaml --principal worker-a --can 'read leases/wallet:42'
-  fencegate auth check auth.yaml --principal operator --can 'admin wallet:42'`
+  fencegate auth check auth.yaml --principal operator --can 'admin wallet:42'
+  fencegate auth check auth.yaml --principal 'https://id.example.com/#alice' --can 'write wallets'
+  fencegate auth check auth.yaml --token-file alice.jwt`
 }
 
 // Run checks the file.
-func (c *authCheckCmd) Run(std *streams) error {
+func (c *authCheckCmd) Run(std *streams, rc *runContext) error {
 	policy, err := access.Load(c.File)
 	if err != nil {
 		return err
 	}
-	only := policy.Lookup(c.Principal)
+	only, err := c.only(rc, std, policy)
 	switch {
-	case c.Principal != "" && only == nil:
-		return fmt.Errorf("%s has no principal %q", c.File, c.Principal)
+	case err != nil:
+		return err
 	case c.Can != "" && only == nil:
-		return errors.New("--can needs the principal that it is about (--principal)")
+		return errors.New("--can needs the principal that it is about (--principal or --token-file)")
 	case c.Can != "":
 		return c.answer(std, only)
+	case only != nil:
+		describe(std, only)
+		return nil
 	}
 	for p := range policy.Principals() {
-		if only == nil || p == only {
-			describe(std, p)
-		}
+		describe(std, p)
+	}
+	for i := range policy.Issuers() {
+		describeIssuer(std, i)
 	}
 	return nil
+}
+
+// only is the principal that the flags name, nil if they name none.
+func (c *authCheckCmd) only(ctx context.Context, std *streams, policy *access.Policy) (*access.Principal, error) {
+	switch {
+	case c.Principal != "" && c.TokenFile != "":
+		return nil, errors.New("give either --principal or --token-file")
+	case c.TokenFile != "":
+		return c.bearer(ctx, std, policy)
+	case c.Principal == "":
+		return nil, nil
+	}
+	if p := policy.Subject(c.Principal); p != nil {
+		return p, nil
+	}
+	if p := policy.Lookup(c.Principal); p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%s has no principal %q", c.File, c.Principal)
+}
+
+// maxCredential is more than a secret or JWT has, in bytes.
+const maxCredential = 16 << 10
+
+// bearer names who sends the credential of a file.
+func (c *authCheckCmd) bearer(ctx context.Context, std *streams, policy *access.Policy) (*access.Principal, error) {
+	source := std.in
+	if c.TokenFile != "-" {
+		file, err := os.Open(c.TokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file: %w", err)
+		}
+		defer file.Close()
+		source = file
+	}
+	text, err := io.ReadAll(io.LimitReader(source, maxCredential))
+	if err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	a, err := access.New(access.Config{Policy: policy})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	r := (&http.Request{Header: http.Header{"Authorization": {"Bearer " + strings.TrimSpace(string(text))}}}).WithContext(ctx)
+	caller, err := a.Authenticate(r)
+	if err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	p, _ := caller.(*access.Principal)
+	return p, nil
 }
 
 func (c *authCheckCmd) answer(std *streams, p *access.Principal) error {
@@ -66,47 +128,6 @@ func (c *authCheckCmd) answer(std *streams, p *access.Principal) error {
 	}
 	fmt.Fprintf(std.out, "yes: %q may %s\n", p.Principal(), c.Can)
 	return nil
-}
-
-func describe(std *streams, p *access.Principal) {
-	var traits []string
-	switch n := p.Secrets(); n {
-	case 0:
-		traits = append(traits, "client certificate only")
-	case 1:
-		traits = append(traits, "1 secret")
-	default:
-		traits = append(traits, fmt.Sprintf("%d secrets", n))
-	}
-	if p.Admin() {
-		traits = append(traits, "admin")
-	}
-	if len(p.Rules()) == 0 && !p.Admin() {
-		traits = append(traits, "may do nothing")
-	}
-	fmt.Fprintf(std.out, "%q (%s)\n", p.Principal(), strings.Join(traits, ", "))
-	for _, r := range p.Rules() {
-		fmt.Fprintf(std.out, "  line %d: %s\n", r.Line, ruleText(r))
-	}
-}
-
-func ruleText(r access.Rule) string {
-	var b strings.Builder
-	for i, v := range r.Verbs {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(string(v))
-	}
-	for _, targets := range []struct {
-		kind     string
-		patterns []string
-	}{{"leases", r.Leases}, {"tables", r.Tables}, {"buckets", r.Buckets}} {
-		if len(targets.patterns) > 0 {
-			fmt.Fprintf(&b, "; %s %s", targets.kind, strings.Join(targets.patterns, " "))
-		}
-	}
-	return b.String()
 }
 
 // question reads what --can asks.

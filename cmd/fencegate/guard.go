@@ -55,13 +55,20 @@ func newGuard(f accessFlags, log *slog.Logger) (*guard, error) {
 	g := &guard{flags: f, log: log}
 	config, policy, err := g.read()
 	if err == nil && policy != nil {
-		g.auth, err = access.New(access.Config{Policy: policy})
+		g.auth, err = access.New(access.Config{Policy: policy, Log: log})
 	}
 	if err != nil {
 		return nil, err
 	}
 	g.tls.Store(config)
 	return g, nil
+}
+
+// Close ends the fetching of the keys that JWTs are signed with.
+func (g *guard) Close() {
+	if g.auth != nil {
+		g.auth.Close()
+	}
 }
 
 func (g *guard) authenticates() bool { return g.auth != nil }
@@ -100,8 +107,8 @@ func (g *guard) authenticate(r *http.Request) (gateway.Caller, error) {
 	return g.auth.Authenticate(r)
 }
 
-// reloadOn reads the files again at each signal until the returned function is called. That one does not wait for a
-// read that hangs: the program ends.
+// reloadOn reads the files again at each signal until the returned function is called, which also closes the guard. That one does
+// not wait for a read that hangs: the program ends.
 func (g *guard) reloadOn(hangup <-chan os.Signal) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -122,6 +129,7 @@ func (g *guard) reloadOn(hangup <-chan os.Signal) (stop func()) {
 		case <-done:
 		case <-time.After(time.Second):
 		}
+		g.Close()
 	}
 }
 

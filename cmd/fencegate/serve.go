@@ -65,6 +65,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	defer guard.Close()
 	tell, err := startTelemetry(rc, c.adminFlags, log)
 	if err != nil {
 		return err

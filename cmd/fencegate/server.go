@@ -46,7 +46,7 @@ type server struct {
 func newServer(a *assembly, l net.Listener, limits limitFlags, drain drainFlags) *server {
 	return &server{
 		assembly: a, listener: l, scheme: "http", handler: a, limits: limits, drain: drain,
-		background: map[string]func(context.Context) error{"collector": a.collector.Run},
+		background: map[string]func(context.Context) error{"collector": a.collector.Run, "catalogue": a.store.WatchCatalogue},
 	}
 }
 

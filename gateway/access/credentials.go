@@ -12,18 +12,22 @@ import (
 // maxBearer is the longest secret in bytes.
 const maxBearer = 512
 
-// bearer returns the secret of the one Authorization line. Which of two lines counts is something on which a proxy and
+// bearer returns the secret or JWT of the one Authorization line. Which of two lines counts is something on which a proxy and
 // the gateway could differ.
 func bearer(lines []string) (string, error) {
 	if len(lines) == 1 {
 		scheme, presented, _ := strings.Cut(lines[0], " ")
 		presented = strings.Trim(presented, " ")
-		if strings.EqualFold(scheme, "Bearer") && presented != "" && len(presented) <= maxBearer {
+		if strings.EqualFold(scheme, "Bearer") && presented != "" && len(presented) <= maxJWT {
 			return presented, nil
 		}
 	}
-	return "", fence.Errorf(fence.CodeUnauthenticated,
-		"send the secret in one header line, Authorization: Bearer <secret>, with at most %d bytes", maxBearer).In("Authorization")
+	return "", malformed()
+}
+
+func malformed() error {
+	return fence.Errorf(fence.CodeUnauthenticated,
+		"send the secret in one header line, Authorization: Bearer <secret>, with at most %d bytes (a JWT of an issuer: %d)", maxBearer, maxJWT).In("Authorization")
 }
 
 // GeneratedPrefix begins a generated secret, of 32 random bytes in base64url.

@@ -13,14 +13,20 @@ type FileError struct {
 	Line, Column int
 	// Principal is whose entry is wrong, empty when the error is about no entry or the entry has no name yet.
 	Principal string
-	Message   string
+	// Issuer is the issuer whose entry is wrong, empty likewise.
+	Issuer  string
+	Message string
 }
 
 func (e *FileError) Error() string {
-	if e.Principal == "" {
-		return fmt.Sprintf("%d:%d: %s", e.Line, e.Column, e.Message)
+	whose := ""
+	switch {
+	case e.Principal != "":
+		whose = "principal " + shown(e.Principal) + ": "
+	case e.Issuer != "":
+		whose = "issuer " + shown(e.Issuer) + ": "
 	}
-	return fmt.Sprintf("%d:%d: principal %s: %s", e.Line, e.Column, shown(e.Principal), e.Message)
+	return fmt.Sprintf("%d:%d: %s%s", e.Line, e.Column, whose, e.Message)
 }
 
 func errorAt(at *token.Position, format string, args ...any) *FileError {

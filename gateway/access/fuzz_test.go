@@ -1,12 +1,18 @@
 package access_test
 
 import (
+	"encoding/json"
 	"errors"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/gateway"
 	"github.com/fencegate/fencegate/gateway/access"
 )
@@ -18,6 +24,10 @@ func FuzzParse(f *testing.F) {
 	f.Add("principals: [{name: a, allow: [{tables: ['\"a\"\"b\".*'], verbs: [read, write]}]}]", "write", "", "a\"b", "t", "", "")
 	f.Add("principals:\n  - name: &a x\n    admin: *a\n", "admin", "l", "", "", "", "")
 	f.Add("principals: [[[[[[[[[[[[", "", "", "", "", "", "")
+	f.Add("principals: [{name: a, database_role: r, claims: {s: [1, x]}, allow: [{tables: [t], verbs: [read], columns: [c]}, {tables: ['*'], verbs: [read], columns: [d, c]}]}]",
+		"read", "", "public", "t", "", "")
+	f.Add("issuers: [{issuer: i, audience: a, jwks_url: 'https://h/', algorithms: ES256, leeway: 1s, database_role_claim: r, database_roles: [q], allow: [{leases: [l], verbs: [read]}]}]\n"+
+		"principals: [{name: 'i#s', admin: true}]", "read", "l", "", "", "", "")
 	f.Fuzz(func(t *testing.T, file, verb, lease, schema, table, bucket, key string) {
 		p, err := access.Parse([]byte(file))
 		if err != nil {
@@ -32,6 +42,12 @@ func FuzzParse(f *testing.F) {
 			for who := range p.Principals() {
 				if got, want := who.May(a), reference(who, a); got != want {
 					t.Fatalf("%s, %+v: %v, the reference says %v", who.Principal(), a, got, want)
+				}
+				if got, want := who.Columns(a), referenceColumns(who, a); (got == nil) != (want == nil) || !sameColumns(got, want) {
+					t.Fatalf("%s, %+v: columns %q, the reference says %q", who.Principal(), a, got, want)
+				}
+				if claims := who.Identity().Claims; claims != "" && !json.Valid([]byte(claims)) {
+					t.Fatalf("%s: claims are no JSON: %s", who.Principal(), claims)
 				}
 			}
 		}
@@ -60,6 +76,35 @@ func reference(p *access.Principal, a gateway.Action) bool {
 	return false
 }
 
+// referenceColumns asks each rule by itself.
+func referenceColumns(p *access.Principal, a gateway.Action) []string {
+	if a.Table == "" || a.Schema == "" {
+		return nil
+	}
+	union := []string{}
+	for _, r := range p.Rules() {
+		may := slices.Contains(r.Verbs, a.Verb) && slices.ContainsFunc(r.Tables, func(p string) bool { return likeTable(p, a.Schema, a.Table) })
+		switch {
+		case may && (a.Verb == "read" || a.Verb == "write") && len(r.Columns) == 0:
+			return nil
+		case may:
+			union = append(union, r.Columns...)
+		}
+	}
+	return union
+}
+
+func sameColumns(a, b []string) bool {
+	set := func(s []string) map[string]bool {
+		m := make(map[string]bool)
+		for _, column := range s {
+			m[column] = true
+		}
+		return m
+	}
+	return maps.Equal(set(a), set(b))
+}
+
 func like(pattern, s string) bool {
 	expr := strings.ReplaceAll(regexp.QuoteMeta(pattern), `\*`, `.*`)
 	return regexp.MustCompile(`(?s)\A` + expr + `\z`).MatchString(s)
@@ -86,4 +131,44 @@ func likeTable(pattern, schema, table string) bool {
 func likeObject(pattern, bucket, key string) bool {
 	name, below, isBelow := strings.Cut(pattern, "/")
 	return like(name, bucket) && (!isBelow || key != "" && like(below, key))
+}
+
+// FuzzJWT: no credential ends the program, and of those that look like a token only what the issuer has signed is let in.
+func FuzzJWT(f *testing.F) {
+	key := edKey(f)
+	good := sign(f, key, "EdDSA", "1", claimsAt(time.Now(), nil))
+	dir := f.TempDir()
+	for name, text := range map[string]string{
+		"keys.json": keySet(jwk(f, key, "1", "")),
+		"auth.yaml": "issuers:\n  - issuer: " + issuerName + "\n    audience: fencegate\n    jwks_file: keys.json\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			f.Fatal(err)
+		}
+	}
+	p, err := access.Load(filepath.Join(dir, "auth.yaml"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	a := authenticator(f, access.Config{Policy: p, Burst: 1 << 30})
+	header, rest, _ := strings.Cut(good, ".")
+	payload, signature, _ := strings.Cut(rest, ".")
+	f.Add(header, payload, signature)
+	f.Add(header, payload, "")
+	f.Add("eyJhbGciOiJub25lIn0", payload, "")
+	f.Add("eyJhbGciOiJIUzI1NiIsImtpZCI6IjEifQ", payload, signature)
+	f.Add("e30", "bnVsbA", "AAAA")
+	f.Fuzz(func(t *testing.T, header, payload, signature string) {
+		token := header + "." + payload + "." + signature
+		_, err := a.Authenticate(request(here, "Bearer "+token))
+		if err == nil && strings.Trim(token, " ") != good {
+			t.Fatalf("let in: %s", token)
+		}
+		if token == good && err != nil {
+			t.Fatal(err)
+		}
+		if code := fence.CodeOf(err); err != nil && code != fence.CodeUnauthenticated && code != fence.CodeRateLimited {
+			t.Fatal(err)
+		}
+	})
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,20 +21,11 @@ import (
 // maxName is the longest name of a principal in bytes, as long as a holder's.
 const maxName = 256
 
-// Load reads a policy from a file. What is wrong with its content is a *FileError.
+// Load reads a policy from a file, and the key sets that it names. What is wrong with its content is a *FileError.
 func Load(path string) (*Policy, error) {
-	// What is not a file may never end, and opening a pipe waits for a writer.
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read principals: %s is not a regular file", path)
-	}
-	file, err := os.Open(path)
+	data, err := readFile(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("read principals: %w", err)
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("read principals from %s: %w", path, err)
 	}
 	policy, err := Parse(data)
 	if err != nil {
@@ -42,10 +35,34 @@ func Load(path string) (*Policy, error) {
 	if !bytes.HasSuffix(data, []byte("\n")) {
 		return nil, fmt.Errorf("%s:%d: the file does not end with a newline: is it whole?", path, 1+bytes.Count(data, []byte("\n")))
 	}
+	for _, i := range policy.issuers {
+		if err := i.readKeys(filepath.Dir(path)); err != nil {
+			return nil, fmt.Errorf("%s:%w", path, err)
+		}
+	}
 	return policy, nil
 }
 
-// Parse reads a policy. It refuses what it does not know, what is said twice, and what could match nothing, with a
+// readFile reads a regular file, up to one byte more than most.
+func readFile(path string, most int64) ([]byte, error) {
+	// What is not a file may never end, and opening a pipe waits for a writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return data, nil
+}
+
+// Parse reads a policy, without the key sets that it names: the JWTs of an issuer with jwks_file have nothing to be checked
+// by. It refuses what it does not know, what is said twice, and what could match nothing, with a
 // *FileError: a rule that is not understood must not be one that is silently ignored.
 func Parse(data []byte) (*Policy, error) {
 	body, err := document(data)
@@ -53,7 +70,7 @@ func Parse(data []byte) (*Policy, error) {
 		return nil, err
 	}
 	r := reader{
-		policy: &Policy{byName: make(map[string]*Principal)},
+		policy: &Policy{byName: make(map[string]*Principal), byIssuer: make(map[string]*Issuer)},
 		named:  make(map[string]int), hashed: make(map[digest]hashPlace),
 	}
 	if err := r.file(body); err != nil {
@@ -95,28 +112,42 @@ type hashPlace struct {
 
 func (r *reader) file(body ast.Node) *FileError {
 	start := &token.Position{Line: 1, Column: 1}
-	fields, err := fieldsOf(body, "the file", start, "principals")
+	fields, err := fieldsOf(body, "the file", start, "principals", "issuers")
 	if err != nil {
 		return err
 	}
 	if len(fields) == 0 {
 		return errorAt(start, "the file needs the key principals")
 	}
-	entries, err := fields[0].list()
-	if err != nil {
+	// A principal is judged by the issuers, wherever they stand.
+	if err := each(fields, "issuers", r.issuer); err != nil {
 		return err
 	}
-	for _, entry := range entries {
-		if err := r.principal(entry, fields[0].at); err != nil {
+	return each(fields, "principals", r.principal)
+}
+
+// each reads the entries of the list under a key, if there is one.
+func each(fields []field, key string, read func(ast.Node, *token.Position) *FileError) *FileError {
+	for _, f := range fields {
+		if f.key != key {
+			continue
+		}
+		entries, err := f.list()
+		if err != nil {
 			return err
+		}
+		for _, entry := range entries {
+			if err := read(entry, f.at); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
 func (r *reader) principal(n ast.Node, at *token.Position) *FileError {
-	fields, err := fieldsOf(n, "a principal", at, "name", "secret_sha256", "admin", "allow")
-	p := &Principal{name: nameIn(n)}
+	fields, err := fieldsOf(n, "a principal", at, "name", "secret_sha256", "admin", "database_role", "claims", "allow")
+	p := &Principal{name: textIn(n, "name")}
 	if err != nil {
 		return err.of(p)
 	}
@@ -127,6 +158,9 @@ func (r *reader) principal(n ast.Node, at *token.Position) *FileError {
 		if err := r.principalField(p, f); err != nil {
 			return err.of(p)
 		}
+	}
+	if err := r.subject(p, fields); err != nil {
+		return err.of(p)
 	}
 	r.policy.principals = append(r.policy.principals, p)
 	r.policy.byName[p.name] = p
@@ -141,8 +175,12 @@ func (r *reader) principalField(p *Principal, f field) (err *FileError) {
 		err = r.secrets(p, f)
 	case "admin":
 		p.admin, err = f.bool()
+	case "database_role":
+		p.identity.Role, err = f.role(f.value)
+	case "claims":
+		p.identity.Claims, err = f.claims()
 	case "allow":
-		err = readRules(p, f)
+		p.rules, err = readRules(f)
 	}
 	return err
 }
@@ -162,29 +200,24 @@ func (r *reader) name(f field) *FileError {
 	return nil
 }
 
-// nameIn finds the name of an entry before the entry is known to be good, so that an error above it can name it too.
-func nameIn(n ast.Node) string {
+// textIn finds the text under a key of an entry before the entry is known to be good, so that an error above it can name it too.
+func textIn(n ast.Node, key string) string {
 	mapping, ok := n.(*ast.MappingNode)
 	if !ok {
 		return ""
 	}
 	for _, entry := range mapping.Values {
-		key, isKey := entry.Key.(*ast.StringNode)
-		name, isText := entry.Value.(*ast.StringNode)
-		if isKey && isText && key.Value == "name" {
-			return name.Value
+		name, isKey := entry.Key.(*ast.StringNode)
+		value, isText := entry.Value.(*ast.StringNode)
+		if isKey && isText && name.Value == key {
+			return value.Value
 		}
 	}
 	return ""
 }
 
 func given(fields []field, key string) bool {
-	for _, f := range fields {
-		if f.key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(fields, func(f field) bool { return f.key == key })
 }
 
 func (e *FileError) of(p *Principal) *FileError {

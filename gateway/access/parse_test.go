@@ -28,10 +28,10 @@ func TestParseRefuses(t *testing.T) {
 		{"Empty", "", `1:1: the file is empty: it needs the key principals`},
 		{"OnlyComments", "# none yet\n", `1:1: the file is empty: it needs the key principals`},
 		{"NoKeys", "{}", `1:1: the file needs the key principals`},
-		{"NotAMapping", "- a\n", `1:1: the file is a mapping with the keys principals`},
+		{"NotAMapping", "- a\n", `1:1: the file is a mapping with the keys principals, issuers`},
 		{"NoPrincipals", "principals:\n", `1:1: principals must be a list`},
 		{"EmptyList", "\nprincipals: []\n", `2:1: principals is an empty list`},
-		{"UnknownTopKey", "principals:\n  - name: a\nprincipal: []\n", `3:1: the file has no key "principal"; it has principals`},
+		{"UnknownTopKey", "principals:\n  - name: a\nprincipal: []\n", `3:1: the file has no key "principal"; it has principals, issuers`},
 		{"TopKeyTwice", head + "principals:\n  - name: b\n", `3:1: principals is given twice, first in line 1`},
 		{"TwoDocuments", head + "---\nprincipals: []\n", `3:1: the file has more than one document`},
 		{"Unclosed", head + "    allow: [\n", `3:12: this is not YAML: sequence end token ']' not found`},
@@ -44,8 +44,8 @@ func TestParseRefuses(t *testing.T) {
 		{"QuestionKey", "? principals\n: []\n", `1:1: anchors, tags, directives, merge keys and keys with ? are not allowed`},
 		{"Alias", head + "    allow:\n      - leases: [*]\n        verbs: [lease]\n", `4:18: aliases are not allowed; put a pattern that begins with * in quotes`},
 
-		{"EntryIsText", "principals:\n  - a\n", `2:5: a principal is a mapping with the keys name, secret_sha256, admin, allow`},
-		{"EntryIsNull", "principals:\n  -\n", `2:5: a principal is a mapping with the keys name, secret_sha256, admin, allow`},
+		{"EntryIsText", "principals:\n  - a\n", `2:5: a principal is a mapping with the keys name, secret_sha256, admin, database_role, claims, allow`},
+		{"EntryIsNull", "principals:\n  -\n", `2:5: a principal is a mapping with the keys name, secret_sha256, admin, database_role, claims, allow`},
 		{"NoName", "principals:\n  - admin: true\n", `2:10: the principal has no name`},
 		{"EmptyName", "principals:\n  - name: \"\"\n", `2:11: the name is empty`},
 		{"NullName", "principals:\n  - name:\n", `2:11: name must be a string on one line; put it in quotes`},
@@ -56,8 +56,8 @@ func TestParseRefuses(t *testing.T) {
 		{"Anonymous", "principals:\n  - name: anonymous\n", `2:11: principal "anonymous": anonymous is what everybody is called without authentication`},
 		{"SameName", head + "  - admin: true\n    name: a\n", `4:11: principal "a": the name is taken: line 2 has it`},
 		{"NameTwice", head + "    name: b\n", `3:5: principal "a": name is given twice, first in line 2`},
-		{"UnknownKey", "principals:\n  - secret: x\n    name: a\n", `2:5: principal "a": a principal has no key "secret"; it has name, secret_sha256, admin, allow`},
-		{"NumberKey", head + "    1: x\n", `3:5: principal "a": a principal has no key of this kind; it has name, secret_sha256, admin, allow`},
+		{"UnknownKey", "principals:\n  - secret: x\n    name: a\n", `2:5: principal "a": a principal has no key "secret"; it has name, secret_sha256, admin, database_role, claims, allow`},
+		{"NumberKey", head + "    1: x\n", `3:5: principal "a": a principal has no key of this kind; it has name, secret_sha256, admin, database_role, claims, allow`},
 		{"AdminWord", head + "    admin: yes\n", `3:5: principal "a": admin must be true or false`},
 
 		{"ShortHash", head + "    secret_sha256: " + hashA[1:] + "\n", `3:20: principal "a": secret_sha256 is 64 hexadecimal digits, this one has 63 characters`},
@@ -76,8 +76,8 @@ func TestParseRefuses(t *testing.T) {
 		{"AfterOtherLetters", "principals:\n  - {name: äöü, admin: 1}\n", `2:17: principal "äöü": admin must be true or false`},
 		{"ManyKeys", "principals:\n  - name: a\n" + strings.Repeat("    x: 1\n", 16), `18:6: a mapping has more than 16 keys`},
 		{"HashAsName", "principals:\n  - name: " + hashA + "\n    admin: 1\n", `3:5: principal (not shown: it looks like a secret): admin must be true or false`},
-		{"HashAsKey", head + "    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, admin, allow`},
-		{"HashAsKeyTwice", head + "    " + hashA + ": x\n    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, admin, allow`},
+		{"HashAsKey", head + "    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, admin, database_role, claims, allow`},
+		{"HashAsKeyTwice", head + "    " + hashA + ": x\n    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, admin, database_role, claims, allow`},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.file, c.want) })
 	}
@@ -90,8 +90,8 @@ func TestParseRefusesRules(t *testing.T) {
 		want string // without the principal
 	}{
 		{"Null", "", `3:5: allow must be a list`},
-		{"Text", "- wallets", `4:9: a rule is a mapping with the keys leases, tables, buckets, verbs`},
-		{"UnknownKey", "- lease: [a]", `4:9: a rule has no key "lease"; it has leases, tables, buckets, verbs`},
+		{"Text", "- wallets", `4:9: a rule is a mapping with the keys leases, tables, buckets, verbs, columns`},
+		{"UnknownKey", "- lease: [a]", `4:9: a rule has no key "lease"; it has leases, tables, buckets, verbs, columns`},
 		{"KeyTwice", "- {leases: [a], leases: [b], verbs: [lease]}", `4:23: leases is given twice, first in line 4`},
 		{"NoVerbs", "- {leases: [a]}", `4:10: the rule has no verbs`},
 		{"EmptyVerbs", "- {leases: [a], verbs: []}", `4:23: verbs is an empty list`},

@@ -5,7 +5,9 @@ import (
 	"crypto/subtle"
 	"iter"
 	"slices"
+	"strings"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/gateway"
 )
 
@@ -14,6 +16,8 @@ type Policy struct {
 	principals []*Principal
 	byName     map[string]*Principal
 	secrets    []secret
+	issuers    []*Issuer
+	byIssuer   map[string]*Issuer
 }
 
 type digest = [sha256.Size]byte
@@ -24,12 +28,14 @@ type secret struct {
 	owner *Principal
 }
 
-// Principal is one entry of the file. It is never changed, and safe for concurrent use.
+// Principal is one entry of the file, or the subject of a JWT. It is never changed, and safe for concurrent use.
 type Principal struct {
-	name    string
-	admin   bool
-	secrets int
-	rules   []Rule
+	name     string
+	admin    bool
+	secrets  int
+	rules    []Rule
+	identity fence.Identity
+	issuer   *Issuer // whose JWTs name it; nil if none
 }
 
 var _ gateway.Caller = (*Principal)(nil)
@@ -40,6 +46,8 @@ type Rule struct {
 	Line                    int
 	Leases, Tables, Buckets []string
 	Verbs                   []gateway.Verb
+	// Columns limits the rule to some columns of its tables, as the catalogue has them; nil is all.
+	Columns []string
 
 	leases  []glob
 	tables  []tablePattern
@@ -49,8 +57,25 @@ type Rule struct {
 // Principals yields the principals in the order of the file.
 func (p *Policy) Principals() iter.Seq[*Principal] { return slices.Values(p.principals) }
 
-// Lookup returns the principal called name, nil if there is none.
+// Issuers yields the issuers in the order of the file.
+func (p *Policy) Issuers() iter.Seq[*Issuer] { return slices.Values(p.issuers) }
+
+// Lookup returns the principal called name, nil if the file has no entry for it.
 func (p *Policy) Lookup(name string) *Principal { return p.byName[name] }
+
+// Subject returns what a JWT makes of the principal called issuer#subject, but for the role and the claims that come with
+// the JWT; nil if it is of no issuer of the file.
+func (p *Policy) Subject(name string) *Principal {
+	issuer, subject, found := strings.Cut(name, subjectMark)
+	i := p.byIssuer[issuer]
+	if !found || i == nil || subject == "" || CheckName(name) != nil {
+		return nil
+	}
+	if own := p.byName[name]; own != nil {
+		return i.subject(name, own)
+	}
+	return i.subject(name, &Principal{rules: i.Rules})
+}
 
 // bySum returns whose secret has this hash, nil if nobody's. It compares with every hash, found or not, each in the
 // same time, so that the time taken tells nothing about the hashes of the file.
@@ -69,10 +94,41 @@ func (p *Policy) bySum(sum digest) *Principal {
 // Principal returns the principal's name.
 func (p *Principal) Principal() string { return p.name }
 
+// Identity is as whom the database sees the principal. That of an entry for a subject lacks the claims, which come with a JWT.
+func (p *Principal) Identity() fence.Identity { return p.identity }
+
+// Columns returns the columns of a table that the rules allow for the verb of a, key columns aside: those of all rules that
+// allow a, or nil (all) if one of them has no list. The caller must not change the slice.
+func (p *Principal) Columns(a gateway.Action) []string {
+	if a.Table == "" || !wellFormed(a) {
+		return nil
+	}
+	columns := []string{}
+	for i := range p.rules {
+		r := &p.rules[i]
+		switch {
+		case !r.allows(a):
+		case r.Columns == nil:
+			return nil
+		case len(columns) == 0:
+			columns = r.Columns
+		default:
+			columns = append(slices.Clip(columns), r.Columns...)
+			slices.Sort(columns)
+			columns = slices.Compact(columns)
+		}
+	}
+	return columns
+}
+
+// Issuer is the issuer whose JWTs name the principal, nil if it is of none.
+func (p *Principal) Issuer() *Issuer { return p.issuer }
+
 // Admin reports whether the principal may end what belongs to others.
 func (p *Principal) Admin() bool { return p.admin }
 
-// Secrets is how many secrets the principal has; 0 means that it comes with a client certificate.
+// Secrets is how many secrets the principal has; 0 means that it comes with a JWT of its issuer or, if it is of none, with a
+// client certificate.
 func (p *Principal) Secrets() int { return p.secrets }
 
 // Rules returns the principal's rules in the order of the file. The caller must not change them.

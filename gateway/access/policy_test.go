@@ -129,23 +129,51 @@ func TestPolicyTellsWhatItHolds(t *testing.T) {
 	}
 }
 
-func TestDocumentedFileIsGood(t *testing.T) {
+func TestDocumentedFilesAreGood(t *testing.T) {
 	text, err := os.ReadFile("../../docs/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(text), "```yaml\n")
-	block, _, found := strings.Cut(block, "```")
-	if !found {
-		t.Fatal("no YAML in docs/access.md")
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	policies, whole := make(map[string]*access.Policy), 0
+	for _, block := range blocks {
+		block, _, _ = strings.Cut(block, "```")
+		if !strings.HasPrefix(block, "principals:") && !strings.HasPrefix(block, "issuers:") {
+			continue // a part of an entry
+		}
+		whole++
+		p := policy(t, block)
+		for who := range p.Principals() {
+			policies[who.Principal()] = p
+		}
+		for i := range p.Issuers() {
+			policies[i.Name+"#somebody"] = p
+		}
 	}
-	p := policy(t, block)
+	if whole != 4 {
+		t.Errorf("%d whole files", whole)
+	}
+	const realm = "https://sso.example.com/realms/main"
 	for name, a := range map[string]gateway.Action{
 		"worker-a":              {Verb: gateway.VerbWrite, Bucket: "reports", Key: "daily/2026/a.csv"},
 		"dashboard":             {Verb: gateway.VerbRead, Schema: "sales", Table: "orders"},
 		"CN=operator,O=Example": {Verb: gateway.VerbAdmin, Lease: "wallet:42"},
+		"clerk":                 {Verb: gateway.VerbWrite, Schema: "public", Table: "wallets"},
+		"alice":                 {Verb: gateway.VerbWrite, Schema: "public", Table: "wallets"},
+		realm + "#somebody":     {Verb: gateway.VerbWrite, Schema: "public", Table: "wallets"},
+		realm + "#8f14e45f-ceea-4678-a1b2-0c5d7e9b3a11": {Verb: gateway.VerbAdmin, Lease: "wallet:42"},
+		"https://example.eu.auth0.com/#somebody":        {Verb: gateway.VerbRead, Schema: "public", Table: "wallets"},
 	} {
-		if who := p.Lookup(name); who == nil || !who.May(a) {
+		p := policies[name]
+		if p == nil {
+			t.Errorf("no file has %s", name)
+			continue
+		}
+		who := p.Subject(name)
+		if who == nil {
+			who = p.Lookup(name)
+		}
+		if who == nil || !who.May(a) {
 			t.Errorf("%s may not: %+v", name, a)
 		}
 	}

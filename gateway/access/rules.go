@@ -10,23 +10,24 @@ import (
 	"github.com/fencegate/fencegate/gateway"
 )
 
-func readRules(p *Principal, f field) *FileError {
+func readRules(f field) ([]Rule, *FileError) {
 	entries, err := f.list()
 	if err != nil {
-		return err
+		return nil, err
 	}
+	rules := make([]Rule, 0, len(entries))
 	for _, n := range entries {
 		rule, err := readRule(n, f.at)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		p.rules = append(p.rules, rule)
+		rules = append(rules, rule)
 	}
-	return nil
+	return rules, nil
 }
 
 func readRule(n ast.Node, at *token.Position) (Rule, *FileError) {
-	fields, err := fieldsOf(n, "a rule", at, "leases", "tables", "buckets", "verbs")
+	fields, err := fieldsOf(n, "a rule", at, "leases", "tables", "buckets", "verbs", "columns")
 	if err != nil {
 		return Rule{}, err
 	}
@@ -50,8 +51,11 @@ func readRule(n ast.Node, at *token.Position) (Rule, *FileError) {
 }
 
 func (r *Rule) add(key string, t text) *FileError {
-	if key == "verbs" {
+	switch key {
+	case "verbs":
 		return r.addVerb(t)
+	case "columns":
+		return r.addColumn(t)
 	}
 	bad := checkPattern(t.value)
 	if bad == nil {
@@ -74,6 +78,20 @@ func (r *Rule) addVerb(t text) *FileError {
 		return errorAt(t.at, "verbs: %s is given twice", verb)
 	}
 	r.Verbs = append(r.Verbs, verb)
+	return nil
+}
+
+// addColumn takes a name as the catalogue has it, as bodies of requests do: there is nothing to fold or to quote.
+func (r *Rule) addColumn(t text) *FileError {
+	switch bad := checkIdentifier(t.value); {
+	case bad != nil:
+		return errorAt(t.at, "columns: %s", bad)
+	case strings.Contains(t.value, "*"):
+		return errorAt(t.at, "columns: a column is named in full, without *; a rule without columns allows all")
+	case slices.Contains(r.Columns, t.value):
+		return errorAt(t.at, "columns: %s is given twice", shown(t.value))
+	}
+	r.Columns = append(r.Columns, t.value)
 	return nil
 }
 
@@ -102,6 +120,8 @@ func (r *Rule) useful(at *token.Position) *FileError {
 		return errorAt(at, "the rule has no verbs")
 	case !lease && !data:
 		return errorAt(at, "the rule has no leases, tables or buckets")
+	case len(r.Columns) > 0 && len(r.Tables) == 0:
+		return errorAt(at, "the rule has columns and no tables")
 	}
 	for _, v := range r.Verbs {
 		if !(lease && slices.Contains(leaseVerbs(), v) || data && slices.Contains(dataVerbs(), v)) {

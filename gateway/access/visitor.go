@@ -93,6 +93,24 @@ func (v *visitor) firstLogin(sum digest, generated bool, now time.Time) (*Princi
 	return nil, fence.Errorf(fence.CodeUnauthenticated, "the credentials are not valid")
 }
 
+// wrongJWT counts a JWT that was wrong, and returns its error or, above the limit, that of the limit. Nothing is
+// guessed by one, but whoever floods the gateway with them is met like everybody. The verdict itself is not remembered: an
+// issuer's keys change.
+func (v *visitor) wrongJWT(sum digest, wrong error, now time.Time) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	limit := v.guesses
+	if contains(v.wrong, sum) {
+		limit = v.repeats
+	} else if limit.TokensAt(now) >= 1 {
+		v.remember(sum)
+	}
+	if !limit.AllowN(now, 1) {
+		return tooMany(limit, v.every, now)
+	}
+	return wrong
+}
+
 // tidy forgets what is not true under another policy: logins of principals that are gone or have another secret now,
 // and which credentials are wrong.
 func (v *visitor) tidy(p *Policy) {

@@ -26,11 +26,23 @@ func rowPath(prefix string, name fence.RowName) (string, error) {
 	if name.Table == "" || len(name.Key) == 0 {
 		return "", fence.Errorf(fence.CodeInvalidRequest, "a row has a table and a key").In("key")
 	}
-	parts := make([]string, len(name.Key))
-	for i, part := range name.Key {
+	return prefix + escape(name.Table) + "/" + escapedKey(name.Key), nil
+}
+
+func escapedKey(key []string) string {
+	parts := make([]string, len(key))
+	for i, part := range key {
 		parts[i] = escape(part)
 	}
-	return prefix + escape(name.Table) + "/" + strings.Join(parts, ","), nil
+	return strings.Join(parts, ",")
+}
+
+// tablePath is that of a table itself.
+func tablePath(prefix, table string) (string, error) {
+	if table == "" {
+		return "", fence.Errorf(fence.CodeInvalidRequest, "the table's name is empty").In("table")
+	}
+	return prefix + escape(table), nil
 }
 
 // objectPath keeps the slashes of a key, unless a proxy could clean the path.

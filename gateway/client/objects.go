@@ -41,7 +41,7 @@ func (c *Client) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Ob
 		return o, err
 	}
 	switch w.Op {
-	case fence.OpPatch:
+	case fence.OpPatch, fence.OpInsert:
 		return o, fence.Errorf(fence.CodeInvalidRequest, "an object is put or deleted").In("op")
 	case fence.OpPut:
 		if err := c.describe(r, w); err != nil {

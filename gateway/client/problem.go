@@ -34,6 +34,7 @@ type problem struct {
 	Waiting     int          `json:"queue_length"`
 	Field       string       `json:"field"`
 	Constraint  string       `json:"constraint"`
+	Write       *int         `json:"write"`
 	TraceID     string       `json:"trace_id"`
 }
 
@@ -56,6 +57,9 @@ func (c *Client) refusal(r *request, resp *http.Response) *fence.Error {
 	}
 	if p.RemainingMS != nil {
 		e.Remaining = time.Duration(*p.RemainingMS) * time.Millisecond
+	}
+	if p.Write != nil {
+		e.Write = *p.Write + 1
 	}
 	if p.Mark != nil {
 		e.State = &fence.State{Resource: p.Resource, Lease: p.Lease, Mark: *p.Mark}

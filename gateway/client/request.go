@@ -38,8 +38,9 @@ type request struct {
 	body         func() []byte // of a try; nil for none
 	upload       *upload       // in place of body
 	limit        func() time.Duration
-	token        fence.Token // of a fenced write
-	lease        string      // whose name completes an error
+	token        fence.Token   // of a fenced write
+	tokens       []fence.Token // of a commit's writes
+	lease        string        // whose name completes an error
 	// stream says that the answer's body outlives the call: limit bounds the wait for its header, the caller's context the
 	// rest.
 	stream bool
@@ -110,7 +111,11 @@ func (r *request) settles(e *fence.Error) bool {
 	if r.kind == fenced {
 		// A write that was accepted left its token as the mark, and would have been told as replayed; unless the mark has
 		// passed it since. It may come yet, if what stopped this try passes.
-		return !e.Code.Retryable() && e.State != nil && e.State.Mark <= r.token
+		token := r.token
+		if e.Write > 0 && e.Write <= len(r.tokens) {
+			token = r.tokens[e.Write-1]
+		}
+		return !e.Code.Retryable() && e.State != nil && e.State.Mark <= token
 	}
 	switch e.Code {
 	case fence.CodeLeaseHeld, fence.CodeLeaseLost, fence.CodeGrantEnded, fence.CodeInvalidRequest:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/fencegate/fencegate/fence"
@@ -27,6 +28,12 @@ func (c *Client) PatchRow(ctx context.Context, name fence.RowName, token fence.T
 // PutRow inserts or replaces a row; columns left out take their defaults.
 func (c *Client) PutRow(ctx context.Context, name fence.RowName, token fence.Token, columns any) (fence.Row, error) {
 	return c.writeRow(ctx, fence.OpPut, name, token, columns)
+}
+
+// InsertRow makes a row whose key the database chooses where the columns leave it out. The lease must be the same for all rows of the table.
+// Made is the new row's key; the state is that of the table's own resource, on which the token is spent.
+func (c *Client) InsertRow(ctx context.Context, table string, token fence.Token, columns any) (fence.Row, error) {
+	return c.writeRow(ctx, fence.OpInsert, fence.RowName{Table: table}, token, columns)
 }
 
 // DeleteRow deletes a row. Its mark stays.
@@ -70,6 +77,9 @@ func (c *Client) ReadRow(ctx context.Context, r fence.RowRead) (fence.Row, error
 // after a delete, when the principal may not read the table, and when it is longer than Config.MaxAnswer.
 func (c *Client) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, error) {
 	path, err := rowPath("/v1/rows/", w.Row)
+	if w.Op == fence.OpInsert {
+		path, err = tablePath("/v1/rows/", w.Row.Table)
+	}
 	if err != nil {
 		return fence.Row{}, err
 	}
@@ -98,6 +108,9 @@ func (c *Client) takeRow(row *fence.Row) reply {
 			return err
 		}
 		*row = fence.Row{State: s, Created: resp.StatusCode == http.StatusCreated, Replayed: resp.Header.Get(headerReplayed) != ""}
+		if row.Made, err = made(resp.Header.Get("Location")); err != nil {
+			return err
+		}
 		if resp.StatusCode == http.StatusNoContent {
 			return nil
 		}
@@ -111,6 +124,22 @@ func (c *Client) takeRow(row *fence.Row) reply {
 		row.JSON = data
 		return err
 	}
+}
+
+// made reads the key of a new row from its location, nil if there is none.
+func made(location string) ([]string, error) {
+	if location == "" {
+		return nil, nil
+	}
+	var key []string
+	for part := range strings.SplitSeq(location[strings.LastIndexByte(location, '/')+1:], ",") {
+		plain, err := url.PathUnescape(part)
+		if err != nil {
+			return nil, errors.New("the answer's location is no row")
+		}
+		key = append(key, plain)
+	}
+	return key, nil
 }
 
 // RowMark reads the mark of a row and the lease that protects it, whether the row exists or not.
@@ -130,6 +159,8 @@ func writing(api string, op fence.Op) (what, method string, err error) {
 		method = http.MethodPut
 	case fence.OpDelete:
 		method = http.MethodDelete
+	case fence.OpInsert:
+		method = http.MethodPost
 	default:
 		return "", "", fence.Errorf(fence.CodeInvalidRequest, "there is no write %q", op).In("op")
 	}

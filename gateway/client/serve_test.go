@@ -60,7 +60,7 @@ func serve(t *testing.T, change func(*client.Config)) *rig {
 	t.Helper()
 	m := gatewaytest.New()
 	g, err := gateway.New(gateway.Config{
-		Leases: &repeatable{Memory: m, known: map[string]*lease.Held{}}, Rows: m, Objects: m, Readiness: m, Events: m,
+		Leases: &repeatable{Memory: m, known: map[string]*lease.Held{}}, Rows: m, Objects: m, Commits: m, Readiness: m, Events: m,
 		Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

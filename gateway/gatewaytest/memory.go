@@ -31,6 +31,8 @@ type Memory struct {
 	objects map[string]*object
 	bodies  map[string][]byte
 	waiting map[string][]lease.Waiting
+	uploads map[string]upload
+	made    map[string][]fence.Token // the tokens of a table's inserts, in their order
 	// events are those that are kept, pruned how many there were before them.
 	events []fence.Event
 	pruned int
@@ -45,6 +47,7 @@ type markRecord struct {
 var (
 	_ gateway.Leases    = (*Memory)(nil)
 	_ gateway.Rows      = (*Memory)(nil)
+	_ gateway.Commits   = (*Memory)(nil)
 	_ gateway.Objects   = (*Memory)(nil)
 	_ gateway.Events    = (*Memory)(nil)
 	_ gateway.Readiness = (*Memory)(nil)
@@ -55,7 +58,7 @@ func New() *Memory {
 	return &Memory{
 		grants: map[string]*fence.Grant{}, held: map[string]bool{}, marks: map[string]*markRecord{},
 		rows: map[string][]byte{}, objects: map[string]*object{}, bodies: map[string][]byte{},
-		waiting: map[string][]lease.Waiting{},
+		waiting: map[string][]lease.Waiting{}, uploads: map[string]upload{}, made: map[string][]fence.Token{},
 	}
 }
 

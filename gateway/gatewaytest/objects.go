@@ -76,7 +76,7 @@ func (m *Memory) CheckWrite(_ context.Context, w fence.ObjectWrite) error {
 
 // WriteObject publishes or deletes an object.
 func (m *Memory) WriteObject(_ context.Context, w fence.ObjectWrite) (fence.Object, error) {
-	resource, name := objectNames(w.Object)
+	resource, _ := objectNames(w.Object)
 	var body []byte
 	if w.Op == fence.OpPut {
 		var err error
@@ -90,8 +90,13 @@ func (m *Memory) WriteObject(_ context.Context, w fence.ObjectWrite) (fence.Obje
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.writeObject(w, body, fence.DigestOf(string(w.Op), resource, fmt.Sprint(w.If, w.Header), string(body)))
+}
+
+func (m *Memory) writeObject(w fence.ObjectWrite, body []byte, digest fence.Digest) (fence.Object, error) {
+	resource, name := objectNames(w.Object)
+	sum := sha256.Sum256(body)
 	old := m.objects[resource]
-	digest := fence.DigestOf(string(w.Op), resource, fmt.Sprint(w.If, w.Header), string(body))
 	before := m.marks[resource]
 	s, replayed, err := m.admit(resource, name, w.Access, w.If, digest, old != nil)
 	switch {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fencegate/fencegate/fence"
@@ -50,9 +52,34 @@ func (m *Memory) RowMark(_ context.Context, n fence.RowName) (fence.State, error
 func (m *Memory) WriteRow(_ context.Context, w fence.RowWrite) (fence.Row, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if w.Op == fence.OpInsert {
+		return m.insertRow(w)
+	}
+	return m.writeRow(w, fence.DigestOf(string(w.Op), w.Row.Table, strings.Join(w.Row.Key, ","), fmt.Sprint(w.If), string(w.Body)))
+}
+
+// insertRow numbers the rows that it makes. The lease is the table's name.
+func (m *Memory) insertRow(w fence.RowWrite) (fence.Row, error) {
+	resource, name := "rows/"+w.Row.Table, strings.TrimPrefix(w.Row.Table, "public.")
+	s, replayed, err := m.admit(resource, name, w.Access, w.If, fence.DigestOf(string(w.Op), resource, fmt.Sprint(w.If), string(w.Body)), false)
+	if err != nil {
+		return fence.Row{}, err
+	}
+	if !replayed {
+		m.made[resource] = append(m.made[resource], w.Token)
+	}
+	key := strconv.Itoa(slices.Index(m.made[resource], w.Token) + 1)
+	row, _ := rowNames(fence.RowName{Table: w.Row.Table, Key: []string{key}})
+	if !replayed {
+		m.rows[row] = w.Body
+		m.marks[row] = &markRecord{fence.Mark{Token: w.Token, Principal: w.Principal}, name, true}
+	}
+	return fence.Row{State: s, JSON: m.rows[row], Made: []string{key}, Created: true, Replayed: replayed}, nil
+}
+
+func (m *Memory) writeRow(w fence.RowWrite, digest fence.Digest) (fence.Row, error) {
 	resource, name := rowNames(w.Row)
 	old, exists := m.rows[resource]
-	digest := fence.DigestOf(string(w.Op), resource, fmt.Sprint(w.If), string(w.Body))
 	before := m.marks[resource]
 	s, replayed, err := m.admit(resource, name, w.Access, w.If, digest, exists)
 	if err != nil {
