@@ -10,7 +10,7 @@ import (
 
 // Observation is what became of one request of the API. Its fields have few values, so that they can label metrics.
 type Observation struct {
-	// API is leases, rows, objects or marks, and Op what was asked of it (get, patch, acquire, …). Both are empty for
+	// API is leases, events, rows, objects, commit, uploads, marks or openapi, and Op what was asked of it (get, patch, acquire, …). Both are empty for
 	// a path or method that there is not.
 	API, Op string
 	// Code is fence.CodeAccepted, fence.CodeReplayed or a refusal; empty when the client left before its answer.

@@ -138,9 +138,9 @@ func columnsOf(r *http.Request, v Verb, table string) []string {
 	return callerOf(r.Context()).Columns(Action{Verb: v, Schema: t.Schema, Table: t.Name})
 }
 
-// shownTo lists the columns of a written row that the caller is shown: none, if it may not read the table.
+// shownTo lists the columns of a written row that the caller is shown: none, if it does not want to, or may not read the table.
 func shownTo(r *http.Request, table string) []string {
-	if !mayRead(r, fence.RowName{Table: table}) {
+	if prefersMinimal(r.Header) || !mayRead(r, fence.RowName{Table: table}) {
 		return []string{}
 	}
 	return columnsOf(r, VerbRead, table)

@@ -8,19 +8,46 @@ ALTER TABLE fence.marks ADD COLUMN made text[];
 -- What an upload verified of its body, and the headers that came with it: known once all of it has been stored.
 ALTER TABLE fence.blobs ADD COLUMN size bigint, ADD COLUMN sha256 bytea, ADD COLUMN header jsonb;
 
--- What one write of a commit was admitted with, like fence.admitted of a single write: a setting for each, because the statements
--- that change the data come after all have been admitted.
-CREATE FUNCTION fence.slot(p_slot integer) RETURNS text LANGUAGE sql IMMUTABLE AS $$ SELECT 'fence.write_' || p_slot $$;
+-- Whether this transaction's last admit accepted the token: what the statement that changes the data asks. The setting names the resource, and
+-- anybody may have set it, so the mark decides: it must have been raised by this very transaction.
+CREATE OR REPLACE FUNCTION fence.admitted(p_token bigint) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$ SELECT EXISTS (SELECT FROM fence.marks m
+                      WHERE m.resource = substr(current_setting('fence.admitted', true), length(p_token::text) + 2)
+                        AND starts_with(current_setting('fence.admitted', true), p_token || ' ')
+                        AND m.token = p_token AND m.xid = pg_current_xact_id_if_assigned()) $$;
 
-CREATE FUNCTION fence.admitted(p_token bigint, p_slot integer) RETURNS boolean LANGUAGE sql STABLE
-AS $$ SELECT pg_catalog.starts_with(pg_catalog.current_setting('fence.write_' OPERATOR(pg_catalog.||) p_slot::pg_catalog.text, true), pg_catalog.concat(p_token, ' ')) $$;
-
+-- Remembers that a write of this transaction created its resource, for the replay's status.
 -- +goose StatementBegin
-CREATE FUNCTION fence.note_created(p_slot integer) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION fence.note_created(p_resource text) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM set_config('fence.admitted', current_setting(fence.slot(p_slot), true), true);
-    RETURN fence.note_created();
+    UPDATE fence.marks m SET created = true WHERE m.resource = p_resource AND m.xid = pg_current_xact_id();
+    RETURN true;
+END $$;
+-- +goose StatementEnd
+
+-- One value, one text: whatever the session's settings, whatever the spelling. An enum (the one key type with a schema in its name) is
+-- read by its input function and written by its output function: casts of its owner's would run with the rights of the ledger's.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION fence.canonical_setting(p_type text, p_value text) RETURNS text LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD' SET intervalstyle = 'postgres'
+SET bytea_output = 'hex' SET extra_float_digits = 1 AS $$
+DECLARE
+    v_text text;
+BEGIN
+    IF p_value ~* '(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])' AND p_type ~ '^(date|time|timestamp)( |$)' THEN
+        RAISE EXCEPTION '% names another value at each moment', p_value USING ERRCODE = 'FG008';
+    END IF;
+    IF p_type = 'timestamp without time zone' AND p_value ~* ':.*([+-]|z|utc|gmt)' THEN
+        RAISE EXCEPTION 'a timestamp without time zone has no offset, and that of % would be dropped', left(p_value, 80) USING ERRCODE = 'FG008';
+    END IF;
+    IF position('.' IN p_type) > 0 THEN
+        EXECUTE format('SELECT format(''%%s'', %L::%s)', p_value, p_type) INTO v_text;
+        RETURN v_text;
+    END IF;
+    EXECUTE format('SELECT CAST($1 AS %s)::text', p_type) INTO v_text USING p_value;
+    RETURN v_text;
 END $$;
 -- +goose StatementEnd
 
@@ -44,31 +71,44 @@ BEGIN
     code := 'accepted';
     FOR v_write IN SELECT w FROM jsonb_array_elements(p_writes) w LOOP
         v_name := NULL;
-        IF v_write ? 'bucket' THEN
-            v_name := fence.object_name(v_write->>'bucket', v_write->>'key');
-            code := CASE WHEN v_name.lease IS NULL THEN 'not-found' ELSE 'accepted' END;
-        ELSE
-            SELECT * INTO v_binding FROM fence.protected p WHERE p.kind = 'table' AND p.name = v_write->>'table' AND p.prefix = '';
-            PERFORM FROM pg_class c WHERE c.oid = (v_write->>'relation')::oid AND c.xmin::text = v_write->>'shape';
-            code := CASE WHEN v_binding.version IS NULL THEN 'not-found'
-                         WHEN v_binding.version <> (v_write->>'version')::bigint OR NOT FOUND THEN 'binding-changed'
-                         ELSE 'accepted' END;
-        END IF;
+        BEGIN
+            IF v_write ? 'bucket' THEN
+                v_name := fence.object_name(v_write->>'bucket', v_write->>'key');
+                code := CASE WHEN v_name.lease IS NULL THEN 'not-found' ELSE 'accepted' END;
+            ELSE
+                SELECT * INTO v_binding FROM fence.protected p WHERE p.kind = 'table' AND p.name = v_write->>'table' AND p.prefix = '';
+                PERFORM FROM pg_class c WHERE c.oid = (v_write->>'relation')::oid AND c.xmin::text = v_write->>'shape';
+                code := CASE WHEN v_binding.version IS NULL THEN 'not-found'
+                             WHEN v_binding.version <> (v_write->>'version')::bigint OR NOT FOUND THEN 'binding-changed'
+                             ELSE 'accepted' END;
+                IF code = 'accepted' THEN
+                    v_name := fence.row_name(v_binding, ARRAY(SELECT part FROM jsonb_array_elements_text(v_write->'key') part));
+                END IF;
+            END IF;
+        EXCEPTION WHEN data_exception OR SQLSTATE 'FG008' THEN
+            code := SQLERRM;
+        END;
         IF code <> 'accepted' THEN
             names := array_append(names, v_name);
             RETURN;
         END IF;
-        IF NOT v_write ? 'bucket' THEN
-            BEGIN
-                v_name := fence.row_name(v_binding, ARRAY(SELECT part FROM jsonb_array_elements_text(v_write->'key') part));
-            EXCEPTION WHEN data_exception OR SQLSTATE 'FG008' THEN
-                code := SQLERRM;
-                names := array_append(names, v_name);
-                RETURN;
-            END;
-        END IF;
         names := array_append(names, v_name);
     END LOOP;
+END $$;
+-- +goose StatementEnd
+
+-- Whether one of a commit's marks carries its digest. It is answered as durably as it says, as in fence.admit_resource.
+-- +goose StatementBegin
+CREATE FUNCTION fence.commit_replayed(p_names fence.name[], p_writes jsonb, p_principal text, p_digest bytea) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM unnest(p_names) WITH ORDINALITY u(resource, lease, pos) JOIN jsonb_array_elements(p_writes) WITH ORDINALITY w(value, pos) ON w.pos = u.pos
+             JOIN fence.marks m ON m.resource = u.resource
+            WHERE m.token = (w.value->>'token')::bigint AND m.principal = p_principal AND m.digest = p_digest;
+    IF FOUND THEN
+        PERFORM pg_current_xact_id(), pg_logical_emit_message(true, 'fencegate', '');
+        RETURN true;
+    END IF;
+    RETURN false;
 END $$;
 -- +goose StatementEnd
 
@@ -106,6 +146,22 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    -- A write whose grant is not good is refused before anything is locked: no grant that comes later makes its token good, and the locks of
+    -- a thousand leases are not to be had for one grant.
+    SELECT u.pos, u.resource, u.lease, (w.value->>'token')::bigint AS token INTO v_write
+      FROM unnest(v_names) WITH ORDINALITY u(resource, lease, pos) JOIN jsonb_array_elements(p_writes) WITH ORDINALITY w(value, pos) ON w.pos = u.pos
+           LEFT JOIN fence.grants g ON g.lease = u.lease
+     WHERE fence.decide_grant(g, (w.value->>'token')::bigint, p_principal) <> 'accepted'
+     ORDER BY u.pos LIMIT 1;
+    IF FOUND THEN
+        slot := v_write.pos;
+        verdict := fence.resource_state(v_write.resource, v_write.lease, v_write.token, p_principal);
+        IF fence.commit_replayed(v_names, p_writes, p_principal, p_digest) THEN
+            verdict.code := 'replayed';
+        END IF;
+        RETURN NEXT;
+        RETURN;
+    END IF;
     FOR v_lock IN SELECT DISTINCT fence.lease_lock(u.lease) FROM unnest(v_names) u ORDER BY 1 LOOP
         PERFORM pg_advisory_xact_lock_shared(v_lock);
     END LOOP;
@@ -122,7 +178,6 @@ BEGIN
             IF verdict.code <> 'accepted' THEN
                 RAISE SQLSTATE 'FG018' USING MESSAGE = 'refused';
             END IF;
-            PERFORM set_config(fence.slot(slot), v_write.token || ' ' || v_write.resource, true);
             v_slots := array_append(v_slots, slot);
             v_verdicts := array_append(v_verdicts, verdict);
         END LOOP;
@@ -137,11 +192,8 @@ BEGIN
         NULL;
     END;
     -- The marks are as they were. A replay is told apart from here on only: the writes that are repeated may have been under way.
-    IF EXISTS (SELECT FROM unnest(v_names) WITH ORDINALITY u(resource, lease, pos) JOIN jsonb_array_elements(p_writes) WITH ORDINALITY w(value, pos) ON w.pos = u.pos
-                 JOIN fence.marks m ON m.resource = u.resource
-                WHERE m.token = (w.value->>'token')::bigint AND m.principal = p_principal AND m.digest = p_digest) THEN
+    IF fence.commit_replayed(v_names, p_writes, p_principal, p_digest) THEN
         verdict.code := 'replayed';
-        PERFORM pg_current_xact_id(), pg_logical_emit_message(true, 'fencegate', '');
     END IF;
     RETURN NEXT;
 END $$;
@@ -150,33 +202,27 @@ END $$;
 -- Publishes the upload that an admitted write of a commit names, with the headers that came with it. FG012 when it is not pending, not
 -- whole, or another principal's. Else as fence.put_object.
 -- +goose StatementBegin
-CREATE FUNCTION fence.put_upload(p_slot integer, p_bucket text, p_key text, p_token bigint, p_blob uuid, p_principal text,
+CREATE FUNCTION fence.put_upload(p_bucket text, p_key text, p_token bigint, p_blob uuid, p_principal text,
     p_exists boolean, p_absent boolean) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_blob fence.blobs;
 BEGIN
-    IF fence.admitted(p_token, p_slot) IS NOT TRUE THEN
-        RETURN NULL;
-    END IF;
     SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.principal = p_principal AND b.size IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no such upload of this principal' USING ERRCODE = 'FG012';
     END IF;
-    PERFORM set_config('fence.admitted', current_setting(fence.slot(p_slot)), true);
+    PERFORM set_config('fence.admitted', p_token || ' objects/' || p_bucket || '/' || p_key, true);
     RETURN fence.put_object(p_bucket, p_key, p_token, p_blob, v_blob.size, v_blob.sha256, v_blob.header, p_exists, p_absent);
 END $$;
 -- +goose StatementEnd
 
 -- fence.delete_object for a write of a commit.
 -- +goose StatementBegin
-CREATE FUNCTION fence.delete_object(p_slot integer, p_bucket text, p_key text, p_token bigint, p_absent boolean) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION fence.delete_committed(p_bucket text, p_key text, p_token bigint, p_absent boolean) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF fence.admitted(p_token, p_slot) IS NOT TRUE THEN
-        RETURN NULL;
-    END IF;
-    PERFORM set_config('fence.admitted', current_setting(fence.slot(p_slot)), true);
+    PERFORM set_config('fence.admitted', p_token || ' objects/' || p_bucket || '/' || p_key, true);
     RETURN fence.delete_object(p_bucket, p_key, p_token, p_absent);
 END $$;
 -- +goose StatementEnd
@@ -216,6 +262,15 @@ BEGIN
     PERFORM FROM pg_class c WHERE c.oid = p_relation AND c.xmin::text = p_shape;
     IF NOT FOUND THEN
         verdict.code := 'binding-changed';
+        RETURN;
+    END IF;
+    -- Whatever the template has become: what was done is told.
+    SELECT m.made, m.token, m.principal, m.written_at, m.created, m.lease, m.resource
+      INTO made, verdict.mark, verdict.marked_by, verdict.written_at, verdict.created, verdict.lease, verdict.resource
+      FROM fence.marks m WHERE m.resource = 'rows/' || p_table AND m.token = p_token AND m.principal = p_principal AND m.digest = p_digest;
+    IF FOUND THEN
+        PERFORM pg_current_xact_id(), pg_logical_emit_message(true, 'fencegate', '');
+        verdict.code := 'replayed';
         RETURN;
     END IF;
     v_name := fence.table_resource(v_binding);
@@ -307,10 +362,31 @@ EXCEPTION WHEN insufficient_privilege THEN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION fence.slot, fence.commit_names, fence.admit_commit, fence.put_upload, fence.delete_object(integer, text, text, bigint, boolean),
-    fence.table_resource, fence.admit_insert, fence.admit_made, fence.table_state, fence.tell_catalogue, fence.tell_ddl FROM PUBLIC;
+-- What a write that was carried out before is answered, when what it asks for cannot be asked for any more: nothing, or a replay.
+-- +goose StatementBegin
+CREATE FUNCTION fence.replayed_row(p_table text, p_parts text[], p_token bigint, p_principal text, p_digest bytea) RETURNS fence.verdict
+LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v         fence.verdict;
+    v_binding fence.protected;
+    v_name    fence.name;
+BEGIN
+    SELECT * INTO v_binding FROM fence.protected p WHERE p.kind = 'table' AND p.name = p_table AND p.prefix = '';
+    v_name := fence.row_name(v_binding, p_parts);
+    v := fence.resource_state(v_name.resource, v_name.lease, NULL, p_principal);
+    PERFORM FROM fence.marks m WHERE m.resource = v_name.resource AND m.token = p_token AND m.principal = p_principal AND m.digest = p_digest;
+    v.code := CASE WHEN FOUND THEN 'replayed' ELSE 'stale-token' END;
+    IF v.code = 'replayed' THEN
+        PERFORM pg_current_xact_id(), pg_logical_emit_message(true, 'fencegate', '');
+    END IF;
+    RETURN v;
+END $$;
+-- +goose StatementEnd
+
+REVOKE ALL ON FUNCTION fence.commit_names, fence.commit_replayed, fence.admit_commit, fence.put_upload, fence.delete_committed, fence.replayed_row, fence.table_resource, fence.admit_insert, fence.admit_made, fence.table_state, fence.tell_catalogue, fence.tell_ddl FROM PUBLIC;
 
 -- What the statement that changes the data asks, under whatever role it runs. They tell of the own transaction alone.
 GRANT USAGE ON SCHEMA fence TO PUBLIC;
-GRANT EXECUTE ON FUNCTION fence.admitted(bigint), fence.admitted(bigint, integer), fence.undo(bigint), fence.note_created(), fence.note_created(integer),
+GRANT EXECUTE ON FUNCTION fence.admitted(bigint), fence.undo(bigint), fence.note_created(), fence.note_created(text),
     fence.canonical(text, text), fence.canonical_setting(text, text) TO PUBLIC;

@@ -255,7 +255,10 @@ SET search_path = pg_catalog, pg_temp AS $$
                WHEN 'numeric' THEN 'pg_catalog.trim_scale(%1$s::%2$s)::pg_catalog.text'
                WHEN 'inet'    THEN 'pg_catalog.format(''%%s'', %1$s::%2$s)'
                WHEN 'bytea'   THEN '(''\x'' OPERATOR(pg_catalog.||) pg_catalog.encode(%1$s::%2$s, ''hex''))'
-               ELSE CASE WHEN p_type ~ '^(date|time|timestamp)( |$)' THEN 'fence.key_text(%1$s::%2$s)' ELSE '%1$s::%2$s::pg_catalog.text' END END,
+               -- An enum, by its output function: a cast of its owner's would run with the rights of whoever asks.
+               ELSE CASE WHEN position('.' IN p_type) > 0 THEN 'pg_catalog.format(''%%s'', %1$s::%2$s)'
+                         WHEN p_type ~ '^(date|time|timestamp)( |$)' THEN 'fence.key_text(%1$s::%2$s)'
+                         ELSE '%1$s::%2$s::pg_catalog.text' END END,
            p_column, p_type)
 $$;
 
@@ -394,7 +397,7 @@ BEGIN
                             EXECUTE FUNCTION fence.refuse_unadmitted(%L)', t.name, v_old, p.name);
         END IF;
         EXECUTE format('CREATE OR REPLACE TRIGGER fence_guard_statement BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH STATEMENT
-                        WHEN (pg_current_xact_id_if_assigned() IS NULL AND current_setting(''application_name'') <> ''fencegate'')
+                        WHEN (pg_current_xact_id_if_assigned() IS NULL AND current_setting(''application_name'') NOT LIKE ''fencegate%%'')
                         EXECUTE FUNCTION fence.refuse_unadmitted(%L)', t.name, p.name);
         EXECUTE format('CREATE OR REPLACE TRIGGER fence_guard_truncate BEFORE TRUNCATE ON %s FOR EACH STATEMENT
                         EXECUTE FUNCTION fence.refuse_unadmitted(%L)', t.name, p.name);
@@ -461,9 +464,10 @@ END $$;
 -- +goose StatementEnd
 
 -- Makes the triggers that guarded tables lack, such as those of partitions that were added, and returns for how many tables. One
--- that was disabled stays so: its owner wants it. What the ledger's owner lacks the right to do it warns of.
+-- that was disabled stays so: its owner wants it. What the ledger's owner lacks the right to do it warns of. p_changed limits it to
+-- the tables that have one of these among them.
 -- +goose StatementBegin
-CREATE FUNCTION fence.refresh_guards() RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
+CREATE FUNCTION fence.refresh_guards(p_changed oid[] DEFAULT NULL) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_binding fence.protected;
@@ -472,7 +476,11 @@ BEGIN
     IF coalesce(current_setting('fence.making_guard', true), '') <> '' THEN
         RETURN 0;  -- called from within itself, by an event trigger
     END IF;
-    FOR v_binding IN SELECT * FROM fence.protected p WHERE p.guarded AND EXISTS (SELECT FROM fence.guard_gaps(to_regclass(p.name), false)) LOOP
+    FOR v_binding IN
+        SELECT * FROM fence.protected p
+         WHERE p.guarded AND (p_changed IS NULL OR EXISTS (SELECT FROM fence.guarded_tree(to_regclass(p.name)) t WHERE t.relation = ANY (p_changed)))
+           AND EXISTS (SELECT FROM fence.guard_gaps(to_regclass(p.name), false))
+    LOOP
         CONTINUE WHEN NOT fence.as_protected(v_binding);
         BEGIN
             PERFORM fence.make_guard(v_binding);
@@ -485,12 +493,13 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Where the one who migrates may say so, partitions that are made or attached are covered at once; event triggers are a superuser's.
+-- Where the one who migrates may say so, partitions that are made or attached are covered at once; event triggers are a superuser's. Tables
+-- that have nothing to do with the command are left alone: to make a trigger locks its table to the end of the transaction.
 -- +goose StatementBegin
 CREATE FUNCTION fence.guard_ddl() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM fence.refresh_guards();
+    PERFORM fence.refresh_guards(ARRAY(SELECT c.objid FROM pg_event_trigger_ddl_commands() c WHERE c.classid = 'pg_class'::regclass));
 EXCEPTION WHEN OTHERS THEN
     -- It must not keep anybody from changing a table: rows of a partition are guarded without it too.
     RAISE WARNING 'guards could not be refreshed: %', SQLERRM USING HINT = 'Call fence.refresh_guards() later.';

@@ -55,7 +55,7 @@ func (c *protectSetCmd) Validate() error {
 	if len(c.Key) > 0 && c.Lease == "" {
 		return errors.New("--key goes with --lease")
 	}
-	return nil
+	return c.databaseFlag.Validate() // which this one hides from kong
 }
 
 // Run registers the table or bucket.

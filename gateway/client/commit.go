@@ -13,7 +13,7 @@ import (
 
 // Commit carries several writes of rows and objects out, or none. Each has a token of its own, so that one commit may span leases. Its
 // principal is ignored: the gateway knows it. An error about one of the writes says which in its Write. An unknown outcome is
-// settled by repeating, within the bounds of Config.
+// settled by repeating, within the bounds of Config. Of an answer that is longer than Config.MaxAnswer the results tell the tokens only.
 func (c *Client) Commit(ctx context.Context, commit fence.Commit) (fence.Committed, error) {
 	body, tokens, err := commitBody(commit)
 	if err != nil {
@@ -29,7 +29,14 @@ func (c *Client) Commit(ctx context.Context, commit fence.Commit) (fence.Committ
 	var done fence.Committed
 	err = c.do(ctx, r, func(resp *http.Response) error {
 		var told struct{ Results []committed }
-		if err := c.answer(resp, &told); err != nil {
+		err := c.answer(resp, &told)
+		if fence.CodeOf(err) == fence.CodeTooLarge {
+			// It was accepted all the same; of the results only the tokens are known.
+			told.Results = make([]committed, len(commit.Writes))
+			for i := range told.Results {
+				told.Results[i].Token = tokens[i]
+			}
+		} else if err != nil {
 			return err
 		}
 		if len(told.Results) != len(commit.Writes) {

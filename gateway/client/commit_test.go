@@ -59,6 +59,16 @@ func TestCommit(t *testing.T) {
 	}
 }
 
+// An answer that is too long is one all the same: the commit was accepted.
+func TestCommitWithALongAnswer(t *testing.T) {
+	r := serve(t, func(c *client.Config) { c.MaxAnswer = 400 })
+	from, a := r.row("42")
+	done, err := r.Commit(t.Context(), fence.Commit{Writes: []fence.CommitWrite{patchOf(from, a, `{"balance":"`+strings.Repeat("9", 400)+`"}`)}})
+	if err != nil || len(done.Results) != 1 || done.Results[0].Row.Mark != a {
+		t.Errorf("%+v, %v", done, err)
+	}
+}
+
 func TestCommitIsRefused(t *testing.T) {
 	r := serve(t, nil)
 	c := transfer(r)

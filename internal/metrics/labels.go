@@ -51,12 +51,15 @@ func oneOf(value string, known ...string) string {
 	return other
 }
 
-func apiOf(api string) string { return oneOf(api, "leases", "rows", "objects", "marks", "events") }
+func apiOf(api string) string { return oneOf(api, "leases", "rows", "objects", "marks", "events", "commit", "uploads", "openapi") }
 
 // apiOfPath is the API that a path belongs to.
 func apiOfPath(path string) string {
 	rest, found := strings.CutPrefix(path, "/v1/")
-	if !found {
+	switch {
+	case path == "/openapi.json":
+		return "openapi"
+	case !found:
 		return other
 	}
 	api, _, _ := strings.Cut(rest, "/")
@@ -67,4 +70,4 @@ func callOf(op string) string {
 	return oneOf(op, "acquire", "renew", "tokens", "release", "inspect", "verify", "break", "list")
 }
 
-func verbOf(op string) string { return oneOf(op, "patch", "put", "delete") }
+func verbOf(op string) string { return oneOf(op, "patch", "put", "delete", "insert", "commit", "upload") }

@@ -35,8 +35,8 @@ func newRequests() requests {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels)
 	}
 	r := requests{
-		writes:   count("fencegate_writes_total", "Writes of rows and objects, by what became of them.", "store", "verb", "outcome"),
-		reads:    count("fencegate_reads_total", "Reads of rows and objects, by what became of them.", "store", "outcome"),
+		writes:   count("fencegate_writes_total", "Writes of rows and objects, commits and uploads, by what became of them.", "store", "verb", "outcome"),
+		reads:    count("fencegate_reads_total", "Reads of rows, lists of them, objects and the OpenAPI document, by what became of them.", "store", "outcome"),
 		leases:   count("fencegate_leases_total", "Calls about leases, by what became of them.", "call", "outcome"),
 		marks:    count("fencegate_marks_total", "Reads of marks, by what became of them.", "outcome"),
 		streams:  count("fencegate_event_streams_ended_total", "Streams of events that ended or were refused, by what became of them.", "outcome"),
@@ -87,7 +87,7 @@ func (m *Metrics) Observe(_ context.Context, o gateway.Observation) {
 		r.markTime.WithLabelValues(result).Observe(seconds)
 	case api == "events":
 		r.streams.WithLabelValues(outcome).Inc()
-	case o.Op == "get":
+	case o.Op == "get" || o.Op == "list" || api == "openapi":
 		r.reads.WithLabelValues(api, outcome).Inc()
 		r.readTime.WithLabelValues(api, result).Observe(seconds)
 	default:

@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -49,87 +50,108 @@ func (s *Store) Commit(ctx context.Context, c fence.Commit) (fence.Committed, er
 		return code, err
 	})
 	if err != nil || !done.Replayed {
-		return done, err
+		return done, s.namesWrite(ctx, c, err)
 	}
 	return s.replayedCommit(ctx, c, done)
 }
 
-// commitPlan is a commit whose bodies were checked.
-type commitPlan struct {
-	fence.Commit
-	tables []*table // of each write; nil for an object
-	texts  []string // what PostgreSQL reads of each body
-	admit  string   // p_writes of fence.admit_commit
-	digest fence.Digest
-	failed int // the write whose statement failed last, from 0; -1 for none
-}
-
-func (p *commitPlan) mayHaveRaced(err error) bool {
-	if err == nil || p.failed < 0 || p.Writes[p.failed].Row == nil {
-		return false
-	}
-	return mayHaveRaced(*p.Writes[p.failed].Row, p.tables[p.failed], err)
-}
-
-// planCommit checks the bodies and names everything for the ledger.
-func (s *Store) planCommit(ctx context.Context, c fence.Commit, tables map[string]*table) (*commitPlan, error) {
-	p := &commitPlan{Commit: c, tables: make([]*table, len(c.Writes)), texts: make([]string, len(c.Writes))}
-	admit := make([]map[string]any, len(c.Writes))
-	fields := []string{"commit"}
-	for i, w := range c.Writes {
-		if w.Row == nil {
-			o := w.Object
-			admit[i] = map[string]any{"bucket": o.Object.Bucket, "key": o.Object.Key, "token": o.Token, "match": o.If.Match, "none_match": o.If.NoneMatch}
-			fields = append(fields, "object", o.Object.Bucket, o.Object.Key, o.Token.String(), string(o.Op), conditionText(o.If), w.Blob)
-			continue
-		}
-		t := tables[w.Row.Row.Table]
-		text, err := s.checkBody(ctx, t, *w.Row)
-		if err != nil {
-			return nil, inWrite(i, err)
-		}
-		p.tables[i], p.texts[i] = t, text
-		admit[i] = map[string]any{
-			"table": t.name, "version": t.version, "relation": t.relation, "shape": t.shape, "key": w.Row.Row.Key,
-			"token": w.Row.Token, "match": w.Row.If.Match, "none_match": w.Row.If.NoneMatch,
-		}
-		fields = append(fields, "row", t.name, strings.Join(w.Row.Row.Key, "\x00"), w.Row.Token.String(), string(w.Row.Op), conditionText(w.Row.If), string(w.Row.Body))
-	}
-	text, err := json.Marshal(admit)
-	if err != nil {
-		return nil, fence.Wrap(fence.CodeInvalidRequest, err, "the commit cannot be read")
-	}
-	p.admit, p.digest = string(text), fence.DigestOf(fields...)
-	return p, nil
-}
-
-// inWrite says that an error is about the write with this index.
-func inWrite(i int, err error) error {
-	var e *fence.Error
-	if errors.As(err, &e) {
-		e.Write = i + 1
-	}
-	return err
-}
-
-// commit sends admit and changes as one implicit transaction. The code is that of the write that was refused.
-func (s *Store) commit(ctx context.Context, p *commitPlan) (fence.Committed, fence.Code, error) {
+// commit sends admit, and once that has accepted all writes, the changes: in one transaction and two round trips, so that no statement
+// depends on what another one's trigger may have done to the session. The code is that of the write that was refused.
+func (s *Store) commit(ctx context.Context, p *commitPlan) (done fence.Committed, code fence.Code, err error) {
 	p.failed = -1
+	waiting, stop := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer stop()
+	weight := min(int64(len(p.Writes)), commitLocks)
+	if err := s.commits.Acquire(waiting, weight); err != nil {
+		return done, "", fence.Wrap(fence.CodeOverloaded, err, "other commits hold as many locks as there may be")
+	}
+	defer s.commits.Release(weight)
+	err = s.transact(ctx, s.writes, func(ctx context.Context, conn *pgxpool.Conn) error {
+		defer rollBack(conn)
+		verdicts, refused, err := s.admitCommit(ctx, conn, p)
+		if err != nil {
+			return err
+		}
+		if refused == nil && p.bad == nil {
+			code = fence.CodeAccepted
+			done, err = s.changeAll(ctx, conn, p, verdicts)
+			return err
+		}
+		if refused != nil && refused.Code() == fence.CodeReplayed {
+			// Its message in the log is to be waited for.
+			done.Replayed, code = true, fence.CodeReplayed
+			_, err := conn.Exec(ctx, "COMMIT")
+			return err
+		}
+		if p.bad != nil {
+			return p.bad
+		}
+		code = refused.Code()
+		return s.refusedWrite(ctx, p, refused)
+	})
+	if code == codeBindingChanged {
+		return done, code, nil
+	}
+	if err != nil {
+		return fence.Committed{}, code, s.explainCommit(ctx, p, err)
+	}
+	if done.Replayed {
+		done.Results = make([]fence.CommitResult, len(p.Writes))
+	}
+	return done, code, nil
+}
+
+// commitLocks bounds the leases whose locks the commits of a store hold at once: PostgreSQL's table of locks is one for all of its
+// databases, and has 6400 places by default (max_locks_per_transaction times max_connections).
+const commitLocks = 1500
+
+// rollBack ends a transaction that was not committed, so that the connection can be used again.
+func rollBack(conn *pgxpool.Conn) {
+	if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+		defer cancel()
+		_, _ = conn.Exec(ctx, "ROLLBACK") // else the pool closes the connection
+	}
+}
+
+const rollbackTimeout = time.Second
+
+// admitCommit begins the transaction and asks for the verdicts. Nothing was changed when it fails.
+func (s *Store) admitCommit(ctx context.Context, conn *pgxpool.Conn, p *commitPlan) (verdicts []verdict, refused *verdict, err error) {
 	batch := &pgx.Batch{}
+	batch.Queue("BEGIN ISOLATION LEVEL READ COMMITTED")
+	if s.cfg.Pooled {
+		batch.Queue(s.preamble)
+	}
+	before := batch.Len()
 	batch.Queue("SELECT a.slot, "+verdictColumns+" FROM fence.admit_commit($1::text::jsonb, $2, $3) a, LATERAL (SELECT (a.verdict).*) v ORDER BY a.slot",
 		p.admit, p.Principal, digestArg(p.digest))
+	verdicts = make([]verdict, len(p.Writes))
+	err = readAll(conn.SendBatch(ctx, batch), func(results pgx.BatchResults) (err error) {
+		for range before {
+			if _, err := results.Exec(); err != nil {
+				return err
+			}
+		}
+		refused, err = p.readVerdicts(results, verdicts)
+		return err
+	})
+	if err != nil && sqlState(err) == "" {
+		err = fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer") // nothing was to be committed yet
+	}
+	return verdicts, refused, err
+}
+
+// changeAll changes what all writes name, and commits.
+func (s *Store) changeAll(ctx context.Context, conn *pgxpool.Conn, p *commitPlan, verdicts []verdict) (fence.Committed, error) {
+	batch := &pgx.Batch{}
 	// Objects first: their functions are the ledger's, and the role that comes then has no right to them.
 	p.queueObjects(batch)
 	queued := queueBecome(batch, p.As)
-	p.queueRows(batch)
-
+	p.queueRows(batch, verdicts)
+	batch.Queue("COMMIT")
 	done := fence.Committed{Results: make([]fence.CommitResult, len(p.Writes))}
-	verdicts := make([]verdict, len(p.Writes))
-	var refused *verdict
-	err := s.send(ctx, batch, func(results pgx.BatchResults) (err error) {
-		if refused, err = p.readVerdicts(results, verdicts); err != nil {
-			return err
-		}
+	err := readAll(conn.SendBatch(ctx, batch), func(results pgx.BatchResults) error {
 		if err := p.readObjects(results, verdicts, done.Results); err != nil {
 			return err
 		}
@@ -138,39 +160,29 @@ func (s *Store) commit(ctx context.Context, p *commitPlan) (fence.Committed, fen
 		}
 		return p.readRows(results, verdicts, done.Results)
 	})
-	if err != nil {
-		return fence.Committed{}, "", s.explainCommit(ctx, p, err)
-	}
-	if refused == nil {
-		return done, fence.CodeAccepted, nil
-	}
-	if refused.Code() == fence.CodeReplayed {
-		done.Replayed = true
-		return done, fence.CodeReplayed, nil
-	}
-	return fence.Committed{}, refused.Code(), s.refusedWrite(ctx, p, refused)
+	return done, err
 }
 
 func (p *commitPlan) queueObjects(batch *pgx.Batch) {
-	for i, w := range p.Writes {
+	for _, w := range p.Writes {
 		if w.Object == nil {
 			continue
 		}
 		o := w.Object
 		if o.Op == fence.OpDelete {
-			batch.Queue("SELECT fence.delete_object($1, $2, $3, $4, $5)", int32(i+1), o.Object.Bucket, o.Object.Key, int64(o.Token), o.If.Absent)
+			batch.Queue("SELECT fence.delete_committed($1, $2, $3, $4)", o.Object.Bucket, o.Object.Key, int64(o.Token), o.If.Absent)
 		} else {
-			batch.Queue("SELECT fence.put_upload($1, $2, $3, $4, $5::text::uuid, $6, $7, $8)", int32(i+1), o.Object.Bucket, o.Object.Key, int64(o.Token),
+			batch.Queue("SELECT fence.put_upload($1, $2, $3, $4::text::uuid, $5, $6, $7)", o.Object.Bucket, o.Object.Key, int64(o.Token),
 				w.Blob, p.Principal, o.If.Exists, o.If.Absent)
 		}
 		batch.Queue(sqlObjectRow, o.Object.Bucket, o.Object.Key)
 	}
 }
 
-func (p *commitPlan) queueRows(batch *pgx.Batch) {
+func (p *commitPlan) queueRows(batch *pgx.Batch, verdicts []verdict) {
 	for i, w := range p.Writes {
 		if w.Row != nil {
-			sql, args := changeSQL(p.tables[i], *w.Row, p.texts[i], i+1)
+			sql, args := changeSQL(p.tables[i], *w.Row, p.texts[i], deref(verdicts[i].resource))
 			batch.Queue(sql, args...)
 		}
 	}
@@ -218,6 +230,9 @@ func (p *commitPlan) readObjects(results pgx.BatchResults, verdicts []verdict, i
 		if err := results.QueryRow().Scan(&changed); err != nil {
 			return err
 		}
+		if changed == nil {
+			return errNotChanged
+		}
 		if err := results.QueryRow().Scan(row.dest()...); err != nil {
 			return err
 		}
@@ -232,8 +247,11 @@ func (p *commitPlan) readObjects(results pgx.BatchResults, verdicts []verdict, i
 	return nil
 }
 
+// maxCommitAnswer bounds the rows that a commit returns together, in bytes.
+const maxCommitAnswer = 8 << 20
+
 func (p *commitPlan) readRows(results pgx.BatchResults, verdicts []verdict, into []fence.CommitResult) error {
-	failed := p.failed
+	failed, size := p.failed, 0
 	for i, w := range p.Writes {
 		if w.Row == nil {
 			continue
@@ -243,11 +261,12 @@ func (p *commitPlan) readRows(results pgx.BatchResults, verdicts []verdict, into
 			created bool
 		)
 		p.failed = i
-		if err := scanChanged(results, &body, &created); err != nil {
+		// It was admitted, so there is a row, or an error.
+		if err := results.QueryRow().Scan(&body, &created); err != nil {
 			return err
 		}
 		row := &fence.Row{State: verdicts[i].State(), Created: created}
-		if body != nil && w.Row.Op != fence.OpDelete {
+		if size += len(deref(body)); body != nil && w.Row.Op != fence.OpDelete && size <= maxCommitAnswer {
 			row.JSON = json.RawMessage(*body)
 		}
 		into[i].Row = row
@@ -256,10 +275,14 @@ func (p *commitPlan) readRows(results pgx.BatchResults, verdicts []verdict, into
 	return nil
 }
 
+// errNotChanged is a write that was admitted and whose function says that it was not.
+var errNotChanged = errors.New("the ledger does not know of the write that it admitted")
+
 // explainCommit is explain for the write whose statement failed. One that only the commit itself found wrong (a deferred
 // constraint) is about no write.
 func (s *Store) explainCommit(ctx context.Context, p *commitPlan, err error) error {
-	if p.failed < 0 {
+	var known *fence.Error
+	if p.failed < 0 || errors.As(err, &known) && known.Write > 0 {
 		return err
 	}
 	w := p.Writes[p.failed]
@@ -282,6 +305,10 @@ func (s *Store) refusedWrite(ctx context.Context, p *commitPlan, v *verdict) err
 		err = fence.Errorf(fence.CodeInvalidRequest, "%s is written twice", deref(v.resource)).In("resource")
 	case codeBadKey:
 		e := fence.Errorf(fence.CodeInvalidRequest, "%s", deref(v.holder))
+		if err = e.In("resource"); w.Row == nil {
+			break
+		}
+		e.Field = ""
 		err = s.nameField(ctx, p.tables[p.failed], w.Row.Row, nil, e)
 	default:
 		by := fence.Access{Principal: p.Principal}
@@ -297,18 +324,19 @@ func (s *Store) refusedWrite(ctx context.Context, p *commitPlan, v *verdict) err
 
 // replayedCommit answers a replay with the resources as they stand now.
 func (s *Store) replayedCommit(ctx context.Context, c fence.Commit, done fence.Committed) (fence.Committed, error) {
+	size := 0
 	for i, w := range c.Writes {
 		by := fence.Access{Principal: c.Principal, As: c.As}
 		if w.Row != nil {
-			row, err := s.Row(ctx, fence.RowRead{Row: w.Row.Row, Access: by, NumbersAsText: w.Row.NumbersAsText, Shown: w.Row.Shown})
-			if err != nil && fence.CodeOf(err) != fence.CodeNotFound {
+			row, err := s.rowNow(ctx, *w.Row, by)
+			if err != nil {
 				return done, inWrite(i, err)
 			}
-			done.Results[i].Row = &row
-			if err != nil {
-				row.State = stateIn(err)
-			}
 			row.Created = row.Created && row.Mark == w.Row.Token
+			if size += len(row.JSON); size > maxCommitAnswer {
+				row.JSON = nil
+			}
+			done.Results[i].Row = &row
 			continue
 		}
 		v, o, err := s.object(ctx, w.Object.Object, by)
@@ -320,12 +348,4 @@ func (s *Store) replayedCommit(ctx context.Context, c fence.Commit, done fence.C
 		done.Results[i].Object = &o
 	}
 	return done, nil
-}
-
-func stateIn(err error) fence.State {
-	var e *fence.Error
-	if errors.As(err, &e) && e.State != nil {
-		return *e.State
-	}
-	return fence.State{}
 }

@@ -136,7 +136,7 @@ func TestCommitIsAllOrNothing(t *testing.T) {
 		{"UnknownColumn", patchRow("wallets", "43", to, `{"nonsense":1}`), fence.CodeInvalidRequest, 2},
 		{"BadValue", patchRow("wallets", "43", to, `{"balance":"x"}`), fence.CodeInvalidRequest, 2},
 		{"BadKey", patchRow("wallets", "x", to, `{"balance":20}`), fence.CodeInvalidRequest, 2},
-		{"NotProtected", patchRow("strangers", "1", to, `{"balance":20}`), fence.CodeNotFound, 0},
+		{"NotProtected", patchRow("strangers", "1", to, `{"balance":20}`), fence.CodeNotFound, 2},
 		{"SameRow", patchRow("public.wallets", "042", from+1, `{"balance":20}`), fence.CodeInvalidRequest, 2},
 		{"OtherBucket", putObject("reports", "a", from, w.upload("reports", "worker-a")), fence.CodeNotFound, 2},
 		{"ForeignUpload", putObject("receipts", "a", from, w.upload("receipts", "mallory")), fence.CodeUploadExpired, 2},

@@ -88,8 +88,16 @@ func (s *Store) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error
 	}
 	defer conn.Release()
 	err = f(conn)
-	if sqlState(err) == stateIsolation {
+	switch sqlState(err) {
+	case stateIsolation:
 		s.pool.Reset()
+	case stateForbidden:
+		// A role that a trigger left in the session would be refused all that follows. Behind a pooler each transaction sets its own.
+		if !s.cfg.Pooled {
+			resetting, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+			defer cancel()
+			_, _ = conn.Exec(resetting, "RESET ROLE") // a connection that fails here is not used again
+		}
 	}
 	return classify(err)
 }

@@ -14,14 +14,18 @@ import (
 // with the transaction. A role of none is the session's own.
 const sqlBecome = "SELECT pg_catalog.set_config('request.jwt.claims', $1, true), pg_catalog.set_config('role', $2, true)"
 
-const roleNone = "none"
+const (
+	roleNone = "none"
+	// noClaims can be read as JSON, which nothing cannot.
+	noClaims = "{}"
+)
 
 // queueBecome queues the change of role; nothing for the zero identity. It returns how many statements it queued.
 func queueBecome(batch *pgx.Batch, as fence.Identity) int {
 	if as == (fence.Identity{}) {
 		return 0
 	}
-	batch.Queue(sqlBecome, as.Claims, cmp.Or(as.Role, roleNone))
+	batch.Queue(sqlBecome, cmp.Or(as.Claims, noClaims), cmp.Or(as.Role, roleNone))
 	return 1
 }
 

@@ -58,11 +58,11 @@ func (s *Store) insert(ctx context.Context, t *table, w fence.RowWrite, body str
 	sql, args := makeKeySQL(t, w, body)
 	batch.Queue(sql, args...)
 	if first > 0 {
-		batch.Queue(sqlBecome, w.As.Claims, roleNone)
+		batch.Queue(sqlBecome, noClaims, roleNone)
 	}
 	batch.Queue("SELECT fence.admit_made($1, $2, $3)", t.name, int64(w.Token), w.Principal)
 	second := queueBecome(batch, w.As)
-	sql, args = changeSQL(t, w, body, 0)
+	sql, args = changeSQL(t, w, body, "")
 	batch.Queue(sql, args...)
 
 	var (

@@ -82,6 +82,7 @@ func (s *Store) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, erro
 	err := s.onTable(ctx, w.Row.Table, func(t *table) (fence.Code, error) {
 		body, err := s.checkBody(ctx, t, w)
 		if err != nil {
+			row, err = s.replayedAnyway(ctx, t, w, err)
 			return "", err
 		}
 		var code fence.Code
@@ -93,12 +94,27 @@ func (s *Store) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, erro
 		if mayHaveRaced(w, t, err) {
 			err = s.retry(ctx, write)
 		}
+		if fence.CodeOf(err) == fence.CodeForbidden {
+			// The rights to a statement are checked whether it does anything or not.
+			row, err = s.replayedAnyway(ctx, t, w, err)
+		}
 		return code, err
 	})
 	if err == nil && row.Replayed && w.Op != fence.OpDelete {
 		return s.replayedRow(ctx, w, row)
 	}
 	return row, err
+}
+
+// replayedAnyway looks whether a write that cannot be made, because the table was altered perhaps, was carried out before.
+func (s *Store) replayedAnyway(ctx context.Context, t *table, w fence.RowWrite, bad error) (fence.Row, error) {
+	var v verdict
+	err := s.query(ctx, "SELECT "+verdictColumns+" FROM fence.replayed_row($1, $2, $3, $4, $5) v",
+		[]any{t.name, w.Row.Key, int64(w.Token), w.Principal, digestArg(rowDigest(w))}, v.dest()...)
+	if err != nil || v.Code() != fence.CodeReplayed {
+		return fence.Row{}, bad
+	}
+	return fence.Row{State: v.State(), Created: deref(v.created), Replayed: true}, nil
 }
 
 // mayHaveRaced reports whether an undone write may succeed when it is tried once more: a writer that goes round the gateway inserted the row
@@ -198,7 +214,7 @@ func scanChanged(results pgx.BatchResults, body **string, created *bool) error {
 func queueAdmitAndChange(batch *pgx.Batch, t *table, w fence.RowWrite, text string) int {
 	batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_row($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) v", admitRowArgs(t, w)...)
 	queued := queueBecome(batch, w.As)
-	sql, args := changeSQL(t, w, text, 0)
+	sql, args := changeSQL(t, w, text, "")
 	batch.Queue(sql, args...)
 	return queued
 }
@@ -209,21 +225,38 @@ func admitRowArgs(t *table, w fence.RowWrite) []any {
 
 // replayedRow answers a replay with the row as it stands now; a row that is gone leaves JSON empty.
 func (s *Store) replayedRow(ctx context.Context, w fence.RowWrite, row fence.Row) (fence.Row, error) {
-	now, err := s.Row(ctx, fence.RowRead{
-		Row: w.Row, Access: fence.Access{Principal: w.Principal, As: w.As}, NumbersAsText: w.NumbersAsText, Shown: w.Shown,
-	})
-	switch fence.CodeOf(err) {
-	case fence.CodeAccepted:
-		row.JSON = now.JSON
-		if w.Op != fence.OpInsert {
-			row.State = now.State
-		}
-	case fence.CodeNotFound:
-	default:
+	now, err := s.rowNow(ctx, w, fence.Access{Principal: w.Principal, As: w.As})
+	if err != nil {
 		// The write is known to have been applied; only its row could not be read.
 		return row, err
 	}
+	row.JSON = now.JSON
+	if w.Op != fence.OpInsert && now.JSON != nil {
+		row.State = now.State
+	}
 	return row, nil
+}
+
+// rowNow is the row of a write that was carried out before, as it stands now: without JSON when it is gone, when it was deleted by
+// the write, and when the writer may not read it any more.
+func (s *Store) rowNow(ctx context.Context, w fence.RowWrite, by fence.Access) (fence.Row, error) {
+	if w.Op == fence.OpDelete {
+		state, err := s.RowMark(ctx, w.Row)
+		return fence.Row{State: state}, err
+	}
+	row, err := s.Row(ctx, fence.RowRead{Row: w.Row, Access: by, NumbersAsText: w.NumbersAsText, Shown: w.Shown})
+	switch fence.CodeOf(err) {
+	case fence.CodeNotFound:
+		var e *fence.Error
+		if errors.As(err, &e) && e.State != nil {
+			row.State = *e.State
+		}
+		return row, nil
+	case fence.CodeForbidden, fence.CodeInvalidRequest, fence.CodeConstraintViolation:
+		state, err := s.RowMark(ctx, w.Row)
+		return fence.Row{State: state}, err
+	}
+	return row, err
 }
 
 const sqlRowState = "SELECT " + verdictColumns + " FROM fence.row_state($1, $2, $3, $4, $5) v"

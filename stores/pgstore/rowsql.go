@@ -87,22 +87,24 @@ func fieldSQL(c column, numbersAsText bool) string {
 type change struct {
 	t *table
 	w fence.RowWrite
-	// args are the parameters so far. gate is the condition that the write was admitted, created the call that remembers that it
-	// made its row, key the values of the key, and where the condition on the key and the gate.
-	args                         []any
-	gate, created, where, record string
-	key                          []string
+	// args are the parameters so far. gate is the condition that the write was admitted, asked once, before any trigger; asked is the
+	// query that asks. created is the call that remembers that the write made its row, key the values of the key, and where the
+	// condition on the key and the gate.
+	args                                []any
+	asked, gate, created, where, record string
+	key                                 []string
 }
 
 // changeSQL is the statement that changes the data of an admitted write. It returns the row and whether it is new, or
-// nothing when the write was not admitted; it raises when the write was admitted and nothing changed. slot is the write's place
-// in a commit, 0 for a write of its own. body is what PostgreSQL reads of the body.
-func changeSQL(t *table, w fence.RowWrite, body string, slot int) (string, []any) {
-	c := &change{t: t, w: w, gate: "fence.admitted($1)", created: "fence.note_created()"}
-	c.param(int64(w.Token))
-	if slot > 0 {
-		place := c.param(int32(slot))
-		c.gate, c.created = "fence.admitted($1, "+place+")", "fence.note_created("+place+")"
+// nothing when the write was not admitted; it raises when the write was admitted and nothing changed. body is what PostgreSQL reads
+// of the body. admitted is the resource of a write that is known to be admitted; else the statement asks.
+func changeSQL(t *table, w fence.RowWrite, body, admitted string) (string, []any) {
+	c := &change{t: t, w: w, gate: "true"}
+	if admitted == "" {
+		c.asked, c.gate = "g AS MATERIALIZED (SELECT fence.admitted("+c.param(int64(w.Token))+") AS ok), ", "(SELECT ok FROM g)"
+		c.created = "fence.note_created()"
+	} else if w.Op == fence.OpPut {
+		c.created = "fence.note_created(" + c.param(admitted) + "::text)"
 	}
 	if w.Op != fence.OpDelete {
 		c.record = bodyRecord(c.param(body), settableIn(t, w.Columns))
@@ -117,7 +119,7 @@ func changeSQL(t *table, w fence.RowWrite, body string, slot int) (string, []any
 	if w.If.Absent && w.Op != fence.OpPut {
 		c.where += " AND false" // there is nothing to change in a row that must not be there
 	}
-	return c.sql(), c.args
+	return "WITH " + c.asked + c.sql(), c.args
 }
 
 // param adds a parameter and returns its placeholder.
@@ -129,12 +131,12 @@ func (c *change) param(v any) string {
 func (c *change) sql() string {
 	switch c.w.Op {
 	case fence.OpDelete:
-		return "WITH d AS (DELETE FROM " + c.t.name + " AS t WHERE " + c.where + " RETURNING true AS same) " +
+		return "d AS (DELETE FROM " + c.t.name + " AS t WHERE " + c.where + " RETURNING true AS same) " +
 			"SELECT ''::text, false FROM d UNION ALL " + c.undoUnless("d")
 	case fence.OpPatch:
-		return "WITH " + c.record + ", u AS (" + c.update(nil) + ") SELECT j, false FROM u UNION ALL " + c.undoUnless("u")
+		return c.record + ", u AS (" + c.update(nil) + ") SELECT j, false FROM u UNION ALL " + c.undoUnless("u")
 	case fence.OpInsert:
-		return "WITH " + c.record + ", i AS (" + c.insert("true") + ") SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("i")
+		return c.record + ", i AS (" + c.insert("true") + ") SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("i")
 	}
 	return c.put()
 }
@@ -156,7 +158,7 @@ func (c *change) put() string {
 	case c.w.If.Exists:
 		insertIf = "false"
 	}
-	return "WITH " + c.record + ", u AS (" + update + "), i AS (" + c.insert(insertIf) + ") " +
+	return c.record + ", u AS (" + update + "), i AS (" + c.insert(insertIf) + ") " +
 		"SELECT j, false FROM u UNION ALL SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("u", "i")
 }
 

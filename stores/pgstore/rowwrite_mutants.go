@@ -20,7 +20,7 @@ func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite, text string) in
 	if os.Getenv("FENCEGATE_MUTANT") != mutantOneStatement || w.Op != fence.OpPatch {
 		return queueAdmitAndChange(batch, t, w, text)
 	}
-	change, args := changeSQL(t, w, text, 0)
+	change, args := changeSQL(t, w, text, "")
 	admitArgs := make([]string, len(admitRowArgs(t, w)))
 	for i := range admitArgs {
 		admitArgs[i] = fmt.Sprintf("$%d", len(args)+1+i)

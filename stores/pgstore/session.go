@@ -65,7 +65,8 @@ func preamble(cfg Config) string {
 	all := settings(cfg)
 	maps.Copy(all, trackedSettings())
 	var b strings.Builder
-	b.WriteString("SELECT ")
+	// What another client of the pooler may have left: its role, and claims that are not the caller's.
+	b.WriteString("SELECT pg_catalog.set_config('role', 'none', true), pg_catalog.set_config('request.jwt.claims', '', true), ")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		fmt.Fprintf(&b, "pg_catalog.set_config('%s', '%s', true), ", name, all[name])
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -69,6 +70,8 @@ type Store struct {
 	cfg    Config
 	// preamble sets, behind a pooler, what each transaction depends on.
 	preamble string
+	// commits counts the leases whose locks commits hold.
+	commits *semaphore.Weighted
 	// Writes and grants wait for locks. Each has its share of the connections, and reads find the rest.
 	writes, grants *share
 	// locked is the part of the grants' share whose transactions may wait for a lease that is in use. The rest is for those
@@ -98,7 +101,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
-	s := &Store{pool: pool, cfg: cfg, preamble: preamble(cfg)}
+	s := &Store{pool: pool, cfg: cfg, preamble: preamble(cfg), commits: semaphore.NewWeighted(commitLocks)}
 	s.writes, s.grants = newShare(max(1, int64(pc.MaxConns)*5/8)), newShare(max(1, int64(pc.MaxConns)/4))
 	s.locked = newShare(max(1, s.grants.size-1))
 	s.gather = &gatherer{
