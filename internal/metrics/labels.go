@@ -51,7 +51,9 @@ func oneOf(value string, known ...string) string {
 	return other
 }
 
-func apiOf(api string) string { return oneOf(api, "leases", "rows", "objects", "marks", "events", "commit", "uploads", "openapi") }
+func apiOf(api string) string {
+	return oneOf(api, "leases", "rows", "objects", "marks", "events", "commit", "uploads", "openapi")
+}
 
 // apiOfPath is the API that a path belongs to.
 func apiOfPath(path string) string {
@@ -70,4 +72,6 @@ func callOf(op string) string {
 	return oneOf(op, "acquire", "renew", "tokens", "release", "inspect", "verify", "break", "list")
 }
 
-func verbOf(op string) string { return oneOf(op, "patch", "put", "delete", "insert", "commit", "upload") }
+func verbOf(op string) string {
+	return oneOf(op, "patch", "put", "delete", "insert", "commit", "upload")
+}

@@ -66,39 +66,33 @@ func (s *Store) commit(ctx context.Context, p *commitPlan) (done fence.Committed
 		return done, "", fence.Wrap(fence.CodeOverloaded, err, "other commits hold as many locks as there may be")
 	}
 	defer s.commits.Release(weight)
+	var refused *verdict
 	err = s.transact(ctx, s.writes, func(ctx context.Context, conn *pgxpool.Conn) error {
 		defer rollBack(conn)
-		verdicts, refused, err := s.admitCommit(ctx, conn, p)
-		if err != nil {
+		var verdicts []verdict
+		if verdicts, refused, err = s.admitCommit(ctx, conn, p); err != nil {
 			return err
 		}
 		if refused == nil && p.bad == nil {
-			code = fence.CodeAccepted
 			done, err = s.changeAll(ctx, conn, p, verdicts)
 			return err
 		}
 		if refused != nil && refused.Code() == fence.CodeReplayed {
 			// Its message in the log is to be waited for.
-			done.Replayed, code = true, fence.CodeReplayed
 			_, err := conn.Exec(ctx, "COMMIT")
 			return err
 		}
-		if p.bad != nil {
-			return p.bad
-		}
-		code = refused.Code()
-		return s.refusedWrite(ctx, p, refused)
+		return p.bad
 	})
-	if code == codeBindingChanged {
-		return done, code, nil
+	switch {
+	case err != nil:
+		return fence.Committed{}, "", s.explainCommit(ctx, p, err)
+	case refused == nil:
+		return done, fence.CodeAccepted, nil
+	case refused.Code() == fence.CodeReplayed:
+		return fence.Committed{Results: make([]fence.CommitResult, len(p.Writes)), Replayed: true}, fence.CodeReplayed, nil
 	}
-	if err != nil {
-		return fence.Committed{}, code, s.explainCommit(ctx, p, err)
-	}
-	if done.Replayed {
-		done.Results = make([]fence.CommitResult, len(p.Writes))
-	}
-	return done, code, nil
+	return fence.Committed{}, refused.Code(), s.refusedWrite(ctx, p, refused)
 }
 
 // commitLocks bounds the leases whose locks the commits of a store hold at once: PostgreSQL's table of locks is one for all of its
