@@ -39,8 +39,8 @@ BEGIN
     IF p_value ~* '(?<![a-z])(now|today|tomorrow|yesterday)(?![a-z])' AND p_type ~ '^(date|time|timestamp)( |$)' THEN
         RAISE EXCEPTION '% names another value at each moment', p_value USING ERRCODE = 'FG008';
     END IF;
-    IF p_type = 'timestamp without time zone' AND p_value ~* ':.*([+-]|z|utc|gmt)' THEN
-        RAISE EXCEPTION 'a timestamp without time zone has no offset, and that of % would be dropped', left(p_value, 80) USING ERRCODE = 'FG008';
+    IF p_type IN ('timestamp without time zone', 'time without time zone') AND regexp_replace(p_value, '(am|pm|bc|ad)', '', 'gi') ~* ':.*[+a-z-]' THEN
+        RAISE EXCEPTION 'a % has no offset, and that of % would be dropped', p_type, left(p_value, 80) USING ERRCODE = 'FG008';
     END IF;
     IF position('.' IN p_type) > 0 THEN
         EXECUTE format('SELECT format(''%%s'', %L::%s)', p_value, p_type) INTO v_text;

@@ -134,7 +134,7 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 		return invalid(pg)
 	case "23", "44": // integrity constraint, WITH CHECK OPTION
 		return violation(pg)
-	case "20", "21", "2F", "38", "39", "P0": // raised by code of the table's owner, or several rows where one was looked for
+	case "20", "21", "27", "2F", "38", "39", "P0": // raised by code of the table's owner, or several rows where one was looked for
 		return inItsWords(fence.CodeConstraintViolation)
 	case "53", "57", "58": // resources, operator intervention, system error
 		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL cannot serve this now")

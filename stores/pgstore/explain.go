@@ -34,8 +34,11 @@ func (s *Store) explain(ctx context.Context, t *table, name fence.RowName, w *fe
 		}
 		return err
 	}
-	if w == nil || undefinedObject(err) {
+	if w == nil {
 		return err
+	}
+	if undefinedObject(err) {
+		return s.blameValue(ctx, t, *w, err)
 	}
 	return s.explainUndone(ctx, t, *w, e)
 }
@@ -63,6 +66,23 @@ func (s *Store) explainUndone(ctx context.Context, t *table, w fence.RowWrite, e
 	}
 	v.describe(e, w.Access)
 	return e
+}
+
+// blameValue tells an error of a value (a regclass of no table, a jsonpath that cannot be read) from one of a table that is not as it was
+// described: a column whose type can be used, and not with this value.
+func (s *Store) blameValue(ctx context.Context, t *table, w fence.RowWrite, err error) error {
+	if w.Op == fence.OpDelete {
+		return err
+	}
+	for _, c := range settableIn(t, w.Columns) {
+		var one int
+		sql := "SELECT 1 FROM pg_catalog.json_to_record($1::text::json) AS r(" + ident(c.name) + " " + c.typ + ")"
+		if bad := s.read(ctx, sql, []any{string(w.Body)}, &one); !undefinedObject(bad) || s.read(ctx, sql, []any{"{}"}, &one) != nil {
+			continue
+		}
+		return fence.Errorf(fence.CodeInvalidRequest, "the value of %s is not %s", c.name, c.typ).In(c.name)
+	}
+	return err
 }
 
 // whatStands reads a row's state, and whether the writer sees a row that it may change: one that row security hides from it, or

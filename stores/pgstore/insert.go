@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -105,6 +106,22 @@ func (s *Store) insert(ctx context.Context, t *table, w fence.RowWrite, body str
 	return row, made, code, v.err(w.Access)
 }
 
+// nameKey is nameField for a body that gives parts of the key.
+func (s *Store) nameKey(ctx context.Context, t *table, w fence.RowWrite, e *fence.Error) error {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(w.Body, &members) != nil {
+		return e
+	}
+	for i, name := range t.key {
+		raw, given := members[name]
+		var text string
+		if given && fence.CodeOf(s.read(ctx, "SELECT fence.canonical($1, $2)", []any{t.keyTypes[i], scalarText(raw)}, &text)) == fence.CodeInvalidRequest {
+			return e.In(name)
+		}
+	}
+	return s.nameField(ctx, t, w.Row, &w, e)
+}
+
 // makeKeySQL makes the key of an admitted insert: parts that the body names are the body's, the others the columns' defaults. It
 // leaves the key in the setting fence.made.
 func makeKeySQL(t *table, w fence.RowWrite, body string) (string, []any) {
@@ -147,14 +164,14 @@ func (s *Store) explainInsert(ctx context.Context, t *table, w fence.RowWrite, e
 		case sqlState(err) == stateOtherKey:
 			return e.In(strings.Join(t.key, ","))
 		case e.Field == "":
-			return s.nameField(ctx, t, w.Row, &w, e)
+			return s.nameKey(ctx, t, w, e)
 		}
 		return err
 	case fence.CodeUnavailable, fence.CodeOverloaded, fence.CodeOutcomeUnknown, fence.CodeContention:
 		return err
 	}
 	if undefinedObject(err) {
-		return err
+		return s.blameValue(ctx, t, w, err)
 	}
 	if v, readErr := s.rowState(ctx, t, fence.RowName{Table: w.Row.Table}); readErr == nil {
 		v.describe(e, w.Access)

@@ -77,8 +77,12 @@ func TestInsert(t *testing.T) {
 		}
 	})
 	t.Run("BadKey", func(t *testing.T) {
-		_, err := w.WriteRow(ctx, insertInto("payments", `{"id":"x","amount":1}`, first+6))
-		wantCode(t, err, fence.CodeInvalidRequest)
+		for _, body := range []string{`{"id":"x","amount":1}`, `{"id":{"a":1},"amount":1}`} {
+			_, err := w.WriteRow(ctx, insertInto("payments", body, first+6))
+			if e := wantCode(t, err, fence.CodeInvalidRequest); e.Field != "id" {
+				t.Errorf("%s: %+v", body, e)
+			}
+		}
 	})
 	t.Run("Stale", func(t *testing.T) {
 		before := w.text("SELECT last_value::text FROM payments_id_seq")

@@ -30,7 +30,7 @@ func TestEveryType(t *testing.T) {
 		{"j", `{"b": 1,  "a":[1.10, 123456789012345678]}`, ""}, {"jb", `{"a": 123456789012345678, "b": 1.10}`, ""},
 		{"u", `"A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11"`, `"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"`},
 		{"m", `"it's \"so-so\""`, ""}, {"ms", `["happy","it's \"so-so\""]`, ""},
-		{"d", `"2026-02-28"`, ""}, {"d", `"infinity"`, ""}, {"ts", `"2026-01-02T03:04:05.000001"`, ""}, {"ts", `"2026-01-02 03:04:05"`, `"2026-01-02T03:04:05"`},
+		{"d", `"2026-02-28"`, ""}, {"d", `"infinity"`, ""}, {"ts", `"2026-01-02T03:04:05.000001"`, ""}, {"ts", `"2026-01-02 03:04:05"`, `"2026-01-02T03:04:05"`}, {"ts", `"2026-01-02 03:04:05 PM"`, `"2026-01-02T15:04:05"`}, {"ts", `"0044-01-02 03:04:05 BC"`, `"0044-01-02T03:04:05 BC"`},
 		{"tz", `"2026-01-02T03:04:05+02:00"`, `"2026-01-02T01:04:05+00:00"`}, {"tz", `"2026-01-02T03:04:05Z"`, `"2026-01-02T03:04:05+00:00"`}, {"st", `"2026-01-02T03:04:05"`, ""},
 		{"ti", `"23:59:59.5"`, ""}, {"iv", `"1 mon 2 days 03:00:00"`, `"1 mon 2 days 03:00:00"`},
 		{"arr", "[]", ""}, {"arr", "[null]", ""}, {"arr", "[8200357849092798618,null,-1]", ""}, {"nested", "[[1,2],[3,4]]", ""}, {"texts", `["a,b","","null",null,"\"","{}"]`, ""},
@@ -62,13 +62,14 @@ func TestEveryType(t *testing.T) {
 
 func TestValuesThatAreRefused(t *testing.T) {
 	w := newWorld(t)
-	w.exec(`CREATE DOMAIN stamp AS timestamp; CREATE TABLE things (id int PRIMARY KEY, b bytea, bs bytea[], ts timestamp, tss timestamp[], st stamp, i int, n numeric(3,1), v varchar(2), m int[],
+	w.exec(`CREATE DOMAIN stamp AS timestamp; CREATE TABLE things (id int PRIMARY KEY, b bytea, bs bytea[], ts timestamp, tss timestamp[], st stamp, ti time, jp jsonpath, rc regclass, i int, n numeric(3,1), v varchar(2), m int[],
 			gen int GENERATED ALWAYS AS (i * 2) STORED, ident bigint GENERATED ALWAYS AS IDENTITY);
 		INSERT INTO things VALUES (1); SELECT fence.protect('things', 'things')`)
 	token := w.grant("things", "p", "1").First()
 	for _, c := range []struct{ column, in string }{
 		{"b", `"AP8="`}, {"b", `{"$base64":"AP8"}`}, {"b", `{"$base64":"AP8=","x":"y"}`}, {"b", `{"base64":"AP8="}`}, {"b", `7`}, {"b", `["\\x00"]`}, {"b", `"\\xzz"`}, {"bs", `["AP8="]`},
-		{"ts", `"2026-01-02T03:04:05Z"`}, {"ts", `"2026-01-02T03:04:05+01:00"`}, {"ts", `"2026-01-02 03:04:05 UTC"`}, {"tss", `["2026-01-02T03:04:05Z"]`}, {"st", `"2026-01-02T03:04:05-01"`},
+		{"ts", `"2026-01-02T03:04:05Z"`}, {"ts", `"2026-01-02T03:04:05+01:00"`}, {"ts", `"2026-01-02 03:04:05 UTC"`}, {"tss", `["2026-01-02T03:04:05Z"]`}, {"st", `"2026-01-02T03:04:05-01"`}, {"ts", `"2026-01-02 03:04:05 Europe/Berlin"`}, {"ts", `"2026-01-02 03:04:05 EST"`}, {"ti", `"03:04+02"`},
+		{"jp", `"$$$"`}, {"rc", `"no_such"`},
 		{"i", `1.5`}, {"i", `"x"`}, {"i", `99999999999`}, {"i", `{}`}, {"n", `100`}, {"v", `"abc"`}, {"m", `{}`}, {"m", `[[1],[2,3]]`}, {"gen", "1"}, {"ident", "1"}, {"none", "1"},
 	} {
 		_, err := w.WriteRow(t.Context(), rowWrite(fence.OpPatch, "things", "1", fmt.Sprintf(`{%q:%s}`, c.column, c.in), token))

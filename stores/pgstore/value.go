@@ -5,17 +5,18 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+	"unicode"
 
 	"github.com/fencegate/fencegate/fence"
 )
 
-// columnValue refuses what PostgreSQL would take and mean something else: an offset that a timestamp without time zone drops, and
+// columnValue refuses what PostgreSQL would take and mean something else: an offset that a timestamp or time without time zone drops, and
 // text that bytea would store as it is. It returns the value that PostgreSQL is to read in place of raw, nil when that is raw
 // itself: bytes may come as {"$base64":"…"}. Arrays, of any depth, are looked into.
 func columnValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 	element, isArray := strings.CutSuffix(c.base, "[]")
 	switch {
-	case element != "timestamp without time zone" && element != "bytea":
+	case element != "timestamp without time zone" && element != "time without time zone" && element != "bytea":
 		return nil, nil
 	case isArray && strings.HasPrefix(string(raw), "["):
 		return arrayValue(c, raw)
@@ -71,8 +72,11 @@ func bytesValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(`\x` + hex.EncodeToString(plain))
 }
 
-// hasOffset also finds a zone's name behind the clock.
+// hasOffset also finds a zone's name behind the clock: letters that are neither of a clock of twelve hours nor of an era.
 func hasOffset(s string) bool {
 	_, clock, found := strings.Cut(strings.ToUpper(s), ":")
-	return found && (strings.ContainsAny(clock, "+-Z") || strings.Contains(clock, "UTC") || strings.Contains(clock, "GMT"))
+	for _, word := range []string{"AM", "PM", "BC", "AD"} {
+		clock = strings.ReplaceAll(clock, word, "")
+	}
+	return found && strings.ContainsFunc(clock, func(r rune) bool { return r == '+' || r == '-' || unicode.IsLetter(r) })
 }
