@@ -1,12 +1,11 @@
 package gateway
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/fencegate/fencegate/fence"
@@ -60,17 +59,13 @@ func (g *Gateway) commit(w http.ResponseWriter, r *http.Request) error {
 
 // statedWrite completes a refusal of a write whose resource was found, as stated does.
 func (g *Gateway) statedWrite(r *http.Request, write fence.CommitWrite, err error) error {
-	unchanged := func(http.ResponseWriter, *http.Request, struct{}) error { return err }
-	mark := func(ctx context.Context, _ struct{}) (fence.State, error) {
-		switch {
-		case write.Row != nil:
-			return g.cfg.Rows.RowMark(ctx, write.Row.Row)
-		case write.Object != nil:
-			return g.cfg.Objects.ObjectMark(ctx, write.Object.Object)
-		}
-		return fence.State{}, err
+	switch {
+	case write.Row != nil:
+		return lookedUp(r, err, write.Row.Row, g.cfg.Rows.RowMark)
+	case write.Object != nil:
+		return lookedUp(r, err, write.Object.Object, g.cfg.Objects.ObjectMark)
 	}
-	return stated(mark, unchanged)(nil, r, struct{}{})
+	return err
 }
 
 // inWrite says that an error is about the write with this index.
@@ -105,18 +100,36 @@ func (g *Gateway) readCommit(w http.ResponseWriter, r *http.Request) ([]commitEn
 	}
 	entries := make([]commitEntry, len(raw))
 	for i, entry := range raw {
-		dec := json.NewDecoder(bytes.NewReader(entry))
-		dec.DisallowUnknownFields()
-		dec.UseNumber()
-		if err := dec.Decode(&entries[i]); err != nil {
-			return nil, inWrite(i, fence.Errorf(fence.CodeInvalidRequest,
-				"a write is an object of op, resource, token, body or blob, if_match and if_none_match: %s", jsonProblem(err)).In("writes"))
-		}
-		if string(entry) == "null" {
-			return nil, inWrite(i, fence.Errorf(fence.CodeInvalidRequest, "a write is an object, not null").In("writes"))
+		if err := readEntry(entry, &entries[i]); err != nil {
+			return nil, inWrite(i, err)
 		}
 	}
 	return entries, nil
+}
+
+// readEntry reads one write. The package would take a member in other capitals for the one that is meant.
+func readEntry(raw json.RawMessage, into *commitEntry) error {
+	known := []string{"op", "resource", "token", "body", "blob", "if_match", "if_none_match"}
+	malformed := func(what string) error {
+		return fence.Errorf(fence.CodeInvalidRequest, "a write is an object of %s: %s", strings.Join(known, ", "), what).In("writes")
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+		return malformed("this is none")
+	}
+	for name := range members {
+		if !slices.Contains(known, name) {
+			return malformed("it has no " + clip(name, maxField))
+		}
+	}
+	if err := json.Unmarshal(raw, into); err != nil {
+		return malformed(jsonProblem(err))
+	}
+	// A json.Number takes a number in quotes, too, and null for none.
+	if token, given := members["token"]; given && string(token) != into.Token.String() {
+		return malformed("token is a number")
+	}
+	return nil
 }
 
 // jsonProblem is the package's error without its prefix, and without the names of Go's types.

@@ -19,14 +19,25 @@ func respond(w http.ResponseWriter, status int, contentType string, v any) {
 	respondBytes(w, status, contentType, b.Bytes())
 }
 
-func respondBytes(w http.ResponseWriter, status int, contentType string, body []byte) {
+func respondBytes(w http.ResponseWriter, status int, contentType string, parts ...[]byte) {
+	size := 0
+	for _, part := range parts {
+		size += len(part)
+	}
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("Content-Length", strconv.Itoa(size))
 	w.WriteHeader(status)
-	// An error means that the client is gone, and the outcome stands.
-	_, _ = w.Write(body)
+	for _, part := range parts {
+		// An error means that the client is gone, and the outcome stands.
+		_, _ = w.Write(part)
+	}
+}
+
+// respondRaw writes JSON that a backend made, byte for byte as it is.
+func respondRaw(w http.ResponseWriter, status int, body json.RawMessage) {
+	respondBytes(w, status, "application/json", body, []byte("\n"))
 }
 
 func respondJSON(w http.ResponseWriter, status int, v any) { respond(w, status, "application/json", v) }

@@ -44,7 +44,7 @@ func (g *Gateway) getRow(w http.ResponseWriter, r *http.Request, name fence.RowN
 	}
 	setState(w.Header(), row.State)
 	applyNumbers(w.Header(), r.Header)
-	respondBytes(w, http.StatusOK, "application/json", append(row.JSON, '\n'))
+	respondRaw(w, http.StatusOK, row.JSON)
 	return nil
 }
 
@@ -125,7 +125,7 @@ func respondRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite, ro
 		respondMinimal(w)
 	default:
 		applyNumbers(h, r.Header)
-		respondBytes(w, statusOfWrite(row.Created), "application/json", append(row.JSON, '\n'))
+		respondRaw(w, statusOfWrite(row.Created), row.JSON)
 	}
 }
 

@@ -17,20 +17,24 @@ const stateTimeout = time.Second
 // the state cannot be read the refusal goes as it is.
 func stated[T any](mark func(context.Context, T) (fence.State, error), h func(http.ResponseWriter, *http.Request, T) error) func(http.ResponseWriter, *http.Request, T) error {
 	return func(w http.ResponseWriter, r *http.Request, name T) error {
-		err := h(w, r, name)
-		var e *fence.Error
-		if !errors.As(err, &e) || e.State != nil || !tellsState(e.Code) {
-			return err
-		}
-		ctx, cancel := detached(r, stateTimeout)
-		defer cancel()
-		s, stateErr := mark(ctx, name)
-		if stateErr != nil {
-			return err
-		}
-		e.State = &s
+		return lookedUp(r, h(w, r, name), name, mark)
+	}
+}
+
+// lookedUp is stated for an error that is there.
+func lookedUp[T any](r *http.Request, err error, name T, mark func(context.Context, T) (fence.State, error)) error {
+	var e *fence.Error
+	if !errors.As(err, &e) || e.State != nil || !tellsState(e.Code) {
 		return err
 	}
+	ctx, cancel := detached(r, stateTimeout)
+	defer cancel()
+	s, stateErr := mark(ctx, name)
+	if stateErr != nil {
+		return err
+	}
+	e.State = &s
+	return err
 }
 
 // tellsState reports whether a refusal may disclose the resource's state, and whether there is one to be had.

@@ -207,13 +207,15 @@ CREATE FUNCTION fence.put_upload(p_bucket text, p_key text, p_token bigint, p_bl
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_blob fence.blobs;
+    v_new  boolean;
 BEGIN
     SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.principal = p_principal AND b.size IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no such upload of this principal' USING ERRCODE = 'FG012';
     END IF;
     PERFORM set_config('fence.admitted', p_token || ' objects/' || p_bucket || '/' || p_key, true);
-    RETURN fence.put_object(p_bucket, p_key, p_token, p_blob, v_blob.size, v_blob.sha256, v_blob.header, p_exists, p_absent);
+    v_new := fence.put_object(p_bucket, p_key, p_token, p_blob, v_blob.size, v_blob.sha256, v_blob.header, p_exists, p_absent);
+    RETURN coalesce(v_new, fence.undo(0));
 END $$;
 -- +goose StatementEnd
 
@@ -223,7 +225,7 @@ CREATE FUNCTION fence.delete_committed(p_bucket text, p_key text, p_token bigint
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     PERFORM set_config('fence.admitted', p_token || ' objects/' || p_bucket || '/' || p_key, true);
-    RETURN fence.delete_object(p_bucket, p_key, p_token, p_absent);
+    RETURN coalesce(fence.delete_object(p_bucket, p_key, p_token, p_absent), fence.undo(0));
 END $$;
 -- +goose StatementEnd
 
@@ -292,8 +294,8 @@ DECLARE
     v_name    fence.name;
     v         fence.verdict;
 BEGIN
-    IF current_setting('fence.admitted', true) IS DISTINCT FROM p_token || ' rows/' || p_table THEN
-        RETURN false;
+    IF current_setting('fence.admitted', true) IS DISTINCT FROM p_token || ' rows/' || p_table OR NOT fence.admitted(p_token) THEN
+        RETURN false;  -- the mark decides, as in fence.admitted
     END IF;
     SELECT * INTO v_binding FROM fence.protected p WHERE p.kind = 'table' AND p.name = p_table AND p.prefix = '';
     v_parts := ARRAY(SELECT part FROM json_array_elements_text(current_setting('fence.made')::json) part);
@@ -384,7 +386,8 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
-REVOKE ALL ON FUNCTION fence.commit_names, fence.commit_replayed, fence.admit_commit, fence.put_upload, fence.delete_committed, fence.replayed_row, fence.table_resource, fence.admit_insert, fence.admit_made, fence.table_state, fence.tell_catalogue, fence.tell_ddl FROM PUBLIC;
+REVOKE ALL ON FUNCTION fence.commit_names, fence.commit_replayed, fence.admit_commit, fence.put_upload, fence.delete_committed, fence.replayed_row,
+    fence.table_resource, fence.admit_insert, fence.admit_made, fence.table_state, fence.tell_catalogue, fence.tell_ddl FROM PUBLIC;
 
 -- What the statement that changes the data asks, under whatever role it runs. They tell of the own transaction alone.
 GRANT USAGE ON SCHEMA fence TO PUBLIC;

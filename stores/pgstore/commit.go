@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -68,7 +67,7 @@ func (s *Store) commit(ctx context.Context, p *commitPlan) (done fence.Committed
 	defer s.commits.Release(weight)
 	var refused *verdict
 	err = s.transact(ctx, s.writes, func(ctx context.Context, conn *pgxpool.Conn) error {
-		defer rollBack(conn)
+		defer rollBack(ctx, conn)
 		var verdicts []verdict
 		if verdicts, refused, err = s.admitCommit(ctx, conn, p); err != nil {
 			return err
@@ -98,17 +97,6 @@ func (s *Store) commit(ctx context.Context, p *commitPlan) (done fence.Committed
 // commitLocks bounds the leases whose locks the commits of a store hold at once: PostgreSQL's table of locks is one for all of its
 // databases, and has 6400 places by default (max_locks_per_transaction times max_connections).
 const commitLocks = 1500
-
-// rollBack ends a transaction that was not committed, so that the connection can be used again.
-func rollBack(conn *pgxpool.Conn) {
-	if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
-		defer cancel()
-		_, _ = conn.Exec(ctx, "ROLLBACK") // else the pool closes the connection
-	}
-}
-
-const rollbackTimeout = time.Second
 
 // admitCommit begins the transaction and asks for the verdicts. Nothing was changed when it fails.
 func (s *Store) admitCommit(ctx context.Context, conn *pgxpool.Conn, p *commitPlan) (verdicts []verdict, refused *verdict, err error) {
@@ -217,15 +205,12 @@ func (p *commitPlan) readObjects(results pgx.BatchResults, verdicts []verdict, i
 			continue
 		}
 		var (
-			changed *bool
+			changed bool
 			row     objectRow
 		)
 		p.failed = i
 		if err := results.QueryRow().Scan(&changed); err != nil {
 			return err
-		}
-		if changed == nil {
-			return errNotChanged
 		}
 		if err := results.QueryRow().Scan(row.dest()...); err != nil {
 			return err
@@ -234,7 +219,7 @@ func (p *commitPlan) readObjects(results pgx.BatchResults, verdicts []verdict, i
 		if err != nil {
 			return err
 		}
-		o.State, o.Created = verdicts[i].State(), w.Object.Op == fence.OpPut && deref(changed)
+		o.State, o.Created = verdicts[i].State(), w.Object.Op == fence.OpPut && changed
 		into[i].Object = &o
 	}
 	p.failed = failed
@@ -268,9 +253,6 @@ func (p *commitPlan) readRows(results pgx.BatchResults, verdicts []verdict, into
 	p.failed = failed
 	return nil
 }
-
-// errNotChanged is a write that was admitted and whose function says that it was not.
-var errNotChanged = errors.New("the ledger does not know of the write that it admitted")
 
 // explainCommit is explain for the write whose statement failed. One that only the commit itself found wrong (a deferred
 // constraint) is about no write.

@@ -180,6 +180,15 @@ func violates(err error, constraint string) bool {
 	return errors.As(err, &pg) && pg.Code == stateUniqueViolation && pg.ConstraintName == constraint
 }
 
+// ownersFault tells an error of a function that a statement led to (a trigger that calls what is not there) from one of the statement.
+func ownersFault(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && undefinedObject(pg) && pg.Where != "" {
+		return fence.Wrap(fence.CodeConstraintViolation, pg, "code of the table's owner failed: %s", pg.Message)
+	}
+	return err
+}
+
 // undefinedObject reports errors that a description of a table older than the table itself explains.
 func undefinedObject(err error) bool {
 	state := sqlState(err)

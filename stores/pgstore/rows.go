@@ -158,7 +158,8 @@ func (s *Store) onTables(ctx context.Context, relations []string, f func(map[str
 		}
 		switch {
 		case same && (stood > 2 || errors.Is(failed, errUnknownColumn)):
-			return failed // not for the age of the descriptions. It may be for that of a plan, or a name may be gone and back.
+			// Not for the age of the descriptions. It may have been for that of a plan, or a name may have been gone and back.
+			return ownersFault(failed)
 		case i == descriptions:
 			return fence.Wrap(fence.CodeContention, failed, "a table, or its protection, is being changed")
 		}

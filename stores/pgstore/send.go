@@ -3,6 +3,7 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -48,11 +49,21 @@ func (s *Store) sendExplicit(ctx context.Context, conn *pgxpool.Conn, begin stri
 		}
 		return read(results)
 	})
-	if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
-		// The server skipped the COMMIT. A connection that is given back inside a transaction costs the pooler its session.
-		_, _ = conn.Exec(ctx, "ROLLBACK")
-	}
+	rollBack(ctx, conn) // the server may have skipped the COMMIT
 	return err
+}
+
+const rollbackTimeout = time.Second
+
+// rollBack ends a transaction that was not committed. A connection that is given back inside one is closed, and costs a pooler its
+// session.
+func rollBack(ctx context.Context, conn *pgxpool.Conn) {
+	if pg := conn.Conn().PgConn(); pg.IsClosed() || pg.TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "ROLLBACK")
 }
 
 func readAll(results pgx.BatchResults, read func(pgx.BatchResults) error) error {

@@ -141,6 +141,26 @@ func TestRoleLeftInASession(t *testing.T) {
 	}
 }
 
+// Code of the table's owner that fails is told as such: it is neither the client's mistake nor the gateway's.
+func TestTriggersThatFail(t *testing.T) {
+	w := newWorld(t)
+	token := w.grant("wallet:42", "worker-a", "1").First()
+	for name, code := range map[string]string{
+		"missing function": "PERFORM nowhere()", "strict": "SELECT 1 INTO STRICT n WHERE false", "assert": "ASSERT false", "own state": "RAISE EXCEPTION 'no' USING ERRCODE = 'MY001'",
+		"two rows": "n := (SELECT * FROM generate_series(1, 2))",
+	} {
+		w.exec(`CREATE OR REPLACE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ DECLARE n int; BEGIN ` + code + `; RETURN NEW; END $$;
+			CREATE OR REPLACE TRIGGER fail BEFORE UPDATE ON wallets FOR EACH ROW EXECUTE FUNCTION fail()`)
+		_, err := w.WriteRow(t.Context(), rowOf(fence.OpPatch, "wallets", "42", token, `{"balance":1}`))
+		if fence.CodeOf(err) != fence.CodeConstraintViolation {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if w.mark("rows/public.wallets/42") != "0" {
+		t.Error("the mark was raised")
+	}
+}
+
 // A key in a body is read like any other value.
 func TestInsertedKeysAreChecked(t *testing.T) {
 	w := newWorld(t)
