@@ -9,13 +9,22 @@ ALTER TABLE fence.marks ADD COLUMN made text[];
 ALTER TABLE fence.blobs ADD COLUMN size bigint, ADD COLUMN sha256 bytea, ADD COLUMN header jsonb;
 
 -- Whether this transaction's last admit accepted the token: what the statement that changes the data asks. The setting names the resource, and
--- anybody may have set it, so the mark decides: it must have been raised by this very transaction.
-CREATE OR REPLACE FUNCTION fence.admitted(p_token bigint) RETURNS boolean LANGUAGE sql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp
-AS $$ SELECT EXISTS (SELECT FROM fence.marks m
-                      WHERE m.resource = substr(current_setting('fence.admitted', true), length(p_token::text) + 2)
-                        AND starts_with(current_setting('fence.admitted', true), p_token || ' ')
-                        AND m.token = p_token AND m.xid = pg_current_xact_id_if_assigned()) $$;
+-- anybody may have set it, so the mark decides: it must have been raised by this very transaction. In PL/pgSQL, which keeps its plans from
+-- one statement to the next.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION fence.admitted(p_token bigint) RETURNS boolean LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    v_admitted text := current_setting('fence.admitted', true);
+BEGIN
+    IF starts_with(v_admitted, p_token || ' ') IS NOT TRUE THEN
+        RETURN false;
+    END IF;
+    PERFORM FROM fence.marks m
+      WHERE m.resource = substr(v_admitted, position(' ' IN v_admitted) + 1) AND m.token = p_token AND m.xid = pg_current_xact_id_if_assigned();
+    RETURN FOUND;
+END $$;
+-- +goose StatementEnd
 
 -- Remembers that a write of this transaction created its resource, for the replay's status.
 -- +goose StatementBegin
