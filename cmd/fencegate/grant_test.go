@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -64,8 +66,9 @@ func TestGrantBlock(t *testing.T) {
 	admin := testenv.PostgresServer(t).URL("") // roles belong to the server, so it is the test's own
 	owner, gateway := asRole(t, admin, "fencegate_owner"), asRole(t, admin, "fencegate")
 	execAs(t, admin, "CREATE ROLE fencegate_owner LOGIN; GRANT CREATE ON DATABASE fencegate TO fencegate_owner; GRANT CREATE ON SCHEMA public TO fencegate_owner")
-	execAs(t, owner, "CREATE TABLE wallets (id bigint PRIMARY KEY, balance numeric NOT NULL); INSERT INTO wallets VALUES (42, 100)")
-	if code, out, errs := command(t, "migrate", "up", "--database-url="+owner, "--protect=wallets=wallet:{id}", "--protect-bucket=reports=report:{key}"); code != 0 {
+	execAs(t, owner, `CREATE TABLE wallets (id bigint PRIMARY KEY, balance numeric NOT NULL); INSERT INTO wallets VALUES (42, 100);
+		CREATE TABLE payments (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, amount numeric NOT NULL); CREATE TABLE receipts (id serial PRIMARY KEY, amount numeric)`)
+	if code, out, errs := command(t, "migrate", "up", "--database-url="+owner, "--protect=wallets=wallet:{id}", "--protect=payments=payments", "--protect=receipts=payments", "--protect-bucket=reports=report:{key}"); code != 0 {
 		t.Fatalf("%s%s", out, errs)
 	}
 	// Twice, as after each upgrade.
@@ -73,6 +76,10 @@ func TestGrantBlock(t *testing.T) {
 	execAs(t, admin, block)
 	_, again, _ := strings.Cut(block, ";")
 	execAs(t, admin, again)
+	execAs(t, owner, "GRANT SELECT, INSERT, UPDATE, DELETE ON payments, receipts TO fencegate; GRANT USAGE ON SEQUENCE payments_id_seq, receipts_id_seq TO fencegate")
+	if code, out, errs := command(t, "protect", "payments", "--lease=payments", "--guard", "--database-url="+owner); code != 0 {
+		t.Fatalf("%s%s", out, errs)
+	}
 
 	redis, blobs := testenv.Redis(t), t.TempDir()
 	a, err := assemble(t.Context(), parts{databaseURL: gateway, redisURL: redis, blobDir: blobs, log: slog.New(slog.NewTextHandler(t.Output(), nil))})
@@ -94,6 +101,29 @@ func TestGrantBlock(t *testing.T) {
 		s.want(http.StatusCreated, "PUT", "/v1/rows/wallets/43", `{"balance":1}`, "X-Fence-Token: "+token.String())
 		token, _ = s.acquire("wallet:42")
 		s.want(http.StatusNoContent, "DELETE", "/v1/rows/wallets/42", "", "X-Fence-Token: "+token.String())
+	})
+	t.Run("InsertsListsAndCommits", func(t *testing.T) {
+		s := &serving{t: t, url: server.URL}
+		token, _ := s.acquire("payments")
+		s.want(http.StatusCreated, "POST", "/v1/rows/payments", `{"amount":1.50}`, "X-Fence-Token: "+token.String())
+		s.want(http.StatusCreated, "POST", "/v1/rows/payments", `{"amount":1.50}`, "X-Fence-Token: "+token.String())
+		s.want(http.StatusCreated, "POST", "/v1/rows/receipts", `{"amount":1.50}`, "X-Fence-Token: "+token.String())
+		if got := s.want(http.StatusOK, "GET", "/v1/rows/payments?amount=eq.1.5", "", "Prefer: count=exact"); !strings.Contains(got, `"count":1`) {
+			t.Errorf("the payments are %s", got)
+		}
+		var up struct{ Blob string }
+		if err := json.Unmarshal([]byte(s.want(http.StatusCreated, "POST", "/v1/uploads/reports", "a receipt")), &up); err != nil {
+			t.Fatal(err)
+		}
+		wallet, _ := s.acquire("wallet:45")
+		report, _ := s.acquire("report:receipt")
+		commit := fmt.Sprintf(`{"writes":[{"op":"put","resource":"rows/wallets/45","token":%s,"body":{"balance":5}},{"op":"put","resource":"objects/reports/receipt","token":%s,"blob":%q},
+			{"op":"put","resource":"rows/payments/7","token":%s,"body":{"amount":2}}]}`, wallet, report, up.Blob, token)
+		for range 2 {
+			s.want(http.StatusOK, "POST", "/v1/commit", commit)
+		}
+		s.want(http.StatusOK, "GET", "/v1/objects/reports/receipt", "")
+		s.want(http.StatusOK, "GET", "/openapi.json", "")
 	})
 	t.Run("Leases", func(t *testing.T) {
 		s := &serving{t: t, url: server.URL}

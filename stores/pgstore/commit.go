@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -73,7 +74,9 @@ func (s *Store) commit(ctx context.Context, p *commitPlan) (done fence.Committed
 			return err
 		}
 		if refused == nil && p.bad == nil {
-			done, err = s.changeAll(ctx, conn, p, verdicts)
+			if done, err = s.changeAll(ctx, conn, p, verdicts); err != nil {
+				s.findUnprepared(ctx, conn, p, verdicts, err)
+			}
 			return err
 		}
 		if refused != nil && refused.Code() == fence.CodeReplayed {
@@ -143,6 +146,25 @@ func (s *Store) changeAll(ctx context.Context, conn *pgxpool.Conn, p *commitPlan
 		return p.readRows(results, verdicts, done.Results)
 	})
 	return done, err
+}
+
+// findUnprepared finds the write whose statement could not be prepared: all of a batch are before the first one runs, and the error
+// comes in place of the first answer.
+func (s *Store) findUnprepared(ctx context.Context, conn *pgxpool.Conn, p *commitPlan, verdicts []verdict, failed error) {
+	if s.cfg.Pooled || sqlState(failed) == "" || slices.ContainsFunc(p.Writes[:max(p.failed, 0)], func(w fence.CommitWrite) bool { return w.Row != nil }) {
+		return
+	}
+	rollBack(ctx, conn)
+	for i, w := range p.Writes {
+		if w.Row == nil {
+			continue
+		}
+		sql, _ := changeSQL(p.tables[i], *w.Row, p.texts[i], deref(verdicts[i].resource))
+		if _, err := conn.Conn().Prepare(ctx, "", sql); sqlState(err) == sqlState(failed) {
+			p.failed = i
+			return
+		}
+	}
 }
 
 func (p *commitPlan) queueObjects(batch *pgx.Batch) {

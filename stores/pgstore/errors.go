@@ -42,6 +42,8 @@ const (
 	stateCanceled        = "57014"
 	stateExhausted       = "2200H"
 	stateRaised          = "P0001"
+	stateBadDefinition   = "42P17" // a policy that asks itself
+	stateBadSetting      = "22023"
 	stateGenerated       = "428C9" // a column that the database generates
 	statePrerequisite    = "55000" // also: a view that cannot be written like this
 	stateProtocol        = "08P01" // PgBouncer's for all that it refuses itself
@@ -126,8 +128,10 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 		return fence.Wrap(fence.CodeUnavailable, pg, "PostgreSQL is read-only")
 	case stateSerialization, stateDeadlock:
 		return fence.Wrap(fence.CodeContention, pg, "another transaction was in the way")
-	case stateLockTimeout, stateCanceled:
+	case stateLockTimeout:
 		return fence.Wrap(fence.CodeContention, pg, "a lock was not free in time")
+	case stateCanceled:
+		return fence.Wrap(fence.CodeOverloaded, pg, "PostgreSQL did not finish the statement in time")
 	}
 	switch pg.Code[:2] {
 	case "22", "54", "FG": // data exception, limit exceeded, ours
@@ -180,13 +184,20 @@ func violates(err error, constraint string) bool {
 	return errors.As(err, &pg) && pg.Code == stateUniqueViolation && pg.ConstraintName == constraint
 }
 
-// ownersFault tells an error of a function that a statement led to (a trigger that calls what is not there) from one of the statement.
+// ownersFault tells an error of a function, policy or rule that a statement led to (a trigger that calls what is not there) from one of
+// the statement.
 func ownersFault(err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && undefinedObject(pg) && pg.Where != "" {
-		return fence.Wrap(fence.CodeConstraintViolation, pg, "code of the table's owner failed: %s", pg.Message)
+	if !errors.As(err, &pg) || !undefinedObject(pg) || pg.Where == "" && pg.Code != stateBadDefinition && pg.Code != stateNotSupported {
+		return err
 	}
-	return err
+	var e *fence.Error
+	if !errors.As(err, &e) || e.Code != fence.CodeInternal {
+		return err
+	}
+	told := fence.Wrap(fence.CodeConstraintViolation, pg, "code of the table's owner failed: %s", pg.Message)
+	told.Write, told.Token, told.State = e.Write, e.Token, e.State
+	return told
 }
 
 // undefinedObject reports errors that a description of a table older than the table itself explains.

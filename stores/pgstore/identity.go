@@ -29,30 +29,19 @@ func queueBecome(batch *pgx.Batch, as fence.Identity) int {
 	return 1
 }
 
-// becomes reads the answers to the statements that queueBecome queued. The database's refusal is about the configuration of the
-// principal, not about its request.
+// becomes reads the answers to the statements that queueBecome queued. A refusal is about the configuration of the principal, not
+// about its request; another error is one of preparing a later statement of the batch.
 func becomes(results pgx.BatchResults, queued int, as fence.Identity) error {
 	for range queued {
-		if _, err := results.Exec(); sqlState(err) != "" && sqlState(err)[:2] != "57" {
+		_, err := results.Exec()
+		if state := sqlState(err); state == stateBadSetting || state == stateForbidden {
 			return fence.Wrap(fence.CodeForbidden, err, "the gateway cannot act as the database role %q: it must exist, and be granted to the gateway's own", as.Role)
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// readAs sends statements that change nothing as one transaction with one snapshot, under an identity.
-func (s *Store) readAs(ctx context.Context, as fence.Identity, batch *pgx.Batch, read func(pgx.BatchResults) error) error {
-	whole := &pgx.Batch{}
-	queued := queueBecome(whole, as)
-	whole.QueuedQueries = append(whole.QueuedQueries, batch.QueuedQueries...)
-	return s.readSnapshot(ctx, whole, func(results pgx.BatchResults) error {
-		if err := becomes(results, queued, as); err != nil {
-			return err
-		}
-		return read(results)
-	})
 }
 
 // readSnapshot sends statements that change nothing as one transaction with one snapshot.

@@ -22,6 +22,7 @@ func (s *Store) insertRow(ctx context.Context, w fence.RowWrite) (fence.Row, err
 	err := s.onTable(ctx, w.Row.Table, func(t *table) (fence.Code, error) {
 		body, err := s.checkBody(ctx, t, w)
 		if err != nil {
+			row, made, err = s.replayedInsert(ctx, t, w, err)
 			return "", err
 		}
 		var code fence.Code
@@ -29,6 +30,9 @@ func (s *Store) insertRow(ctx context.Context, w fence.RowWrite) (fence.Row, err
 			row, made, code, err = s.insert(ctx, t, w, body)
 			return err
 		})
+		if fence.CodeOf(err) == fence.CodeForbidden || undefinedObject(err) {
+			row, made, err = s.replayedInsert(ctx, t, w, err)
+		}
 		return code, err
 	})
 	if err != nil || made == nil {
@@ -38,10 +42,24 @@ func (s *Store) insertRow(ctx context.Context, w fence.RowWrite) (fence.Row, err
 	if row.Replayed {
 		row, err = s.replayedRow(ctx, w, row)
 	}
-	if row.JSON != nil {
+	if row.JSON != nil || !row.Replayed {
 		row.Made = made
 	}
 	return row, err
+}
+
+// replayedInsert is replayedAnyway for an insert. It returns the key that was made.
+func (s *Store) replayedInsert(ctx context.Context, t *table, w fence.RowWrite, bad error) (fence.Row, []string, error) {
+	var (
+		v    verdict
+		made []string
+	)
+	err := s.query(ctx, "SELECT "+verdictColumns+", i.made FROM fence.replayed_insert($1, $2, $3, $4) i, LATERAL (SELECT (i.verdict).*) v",
+		[]any{t.name, int64(w.Token), w.Principal, digestArg(rowDigest(w))}, append(v.dest(), &made)...)
+	if err != nil || v.Code() != fence.CodeReplayed {
+		return fence.Row{}, nil, bad
+	}
+	return fence.Row{State: v.State(), Created: true, Replayed: true}, made, nil
 }
 
 // insert sends, as one transaction: admit on the table's own resource, the making of the key, the row's mark, the row. The role
@@ -98,7 +116,9 @@ func (s *Store) insert(ctx context.Context, t *table, w fence.RowWrite, body str
 	code = v.Code()
 	row = fence.Row{State: v.State(), Created: true, Replayed: code == fence.CodeReplayed}
 	if code == fence.CodeAccepted {
-		row.JSON, made = []byte(deref(text)), make([]string, len(key))
+		if made = make([]string, len(key)); text != nil {
+			row.JSON = json.RawMessage(*text)
+		}
 		for i := range key {
 			made[i] = deref(key[i])
 		}

@@ -35,8 +35,9 @@ func (s *Store) ListRows(ctx context.Context, q fence.RowQuery) (fence.RowPage, 
 		if err != nil {
 			return "", err
 		}
-		page, err = s.page(ctx, l)
-		return fence.CodeAccepted, s.explainList(ctx, l, err)
+		var code fence.Code
+		page, code, err = s.page(ctx, l)
+		return code, s.explainList(ctx, l, err)
 	})
 	return page, err
 }
@@ -212,8 +213,8 @@ func totalOrder(t *table, q fence.RowQuery) ([]sortColumn, error) {
 // neverNull reports a column of a primary key. A view's key is declared only.
 func (t *table) neverNull(c column) bool { return t.keyConstraint != "" && t.isKey(c.name) }
 
-// page runs the statements of a list.
-func (s *Store) page(ctx context.Context, l *listing) (fence.RowPage, error) {
+// page runs the statements of a list. Its snapshot also tells whether the table is protected as it was when it was described.
+func (s *Store) page(ctx context.Context, l *listing) (fence.RowPage, fence.Code, error) {
 	batch := &pgx.Batch{}
 	limit := s.cfg.ReadTimeout * 9 / 10
 	if l.query.Count {
@@ -221,13 +222,24 @@ func (s *Store) page(ctx context.Context, l *listing) (fence.RowPage, error) {
 	}
 	// The server gives up before this side does, which would cost the connection.
 	batch.Queue("SELECT pg_catalog.set_config('statement_timeout', $1, true)", strconv.FormatInt(max(1, limit.Milliseconds()), 10))
+	batch.Queue("SELECT EXISTS (SELECT FROM fence.protected p WHERE p.kind = 'table' AND p.name = $1 AND p.prefix = '' AND p.version = $2)", l.table.name, l.table.version)
+	queued := queueBecome(batch, l.query.As)
 	queue(batch, l.pageSQL())
 	if l.query.Count {
 		queue(batch, l.countSQL())
 	}
-	var page fence.RowPage
-	err := s.readAs(ctx, l.query.As, batch, func(results pgx.BatchResults) error {
+	var (
+		page fence.RowPage
+		same bool
+	)
+	err := s.readSnapshot(ctx, batch, func(results pgx.BatchResults) error {
 		if _, err := results.Exec(); err != nil {
+			return err
+		}
+		if err := results.QueryRow().Scan(&same); err != nil || !same {
+			return err
+		}
+		if err := becomes(results, queued, l.query.As); err != nil {
 			return err
 		}
 		rows, err := results.Query()
@@ -240,7 +252,10 @@ func (s *Store) page(ctx context.Context, l *listing) (fence.RowPage, error) {
 		page.Count = new(int64)
 		return results.QueryRow().Scan(page.Count)
 	})
-	return page, err
+	if err == nil && !same {
+		return page, codeBindingChanged, nil
+	}
+	return page, fence.CodeAccepted, err
 }
 
 func queue(batch *pgx.Batch, s statement) { batch.Queue(s.sql, s.args...) }
@@ -264,6 +279,9 @@ func (l *listing) collect(rows pgx.Rows) (fence.RowPage, error) {
 		}
 		if err := rows.Scan(dest...); err != nil {
 			return page, err
+		}
+		if row == "" {
+			return page, tooLong(l.table.name)
 		}
 		size += len(row)
 		page.Rows = append(page.Rows, json.RawMessage(row))

@@ -20,6 +20,9 @@ const (
 // what no query of a client's may cause, an internal error, what it is.
 func (s *Store) explainList(ctx context.Context, l *listing, err error) error {
 	state := sqlState(err)
+	if state != stateNotSupported && ownersFault(err) != err {
+		return err // which onTable tells, unless a fresh description helps
+	}
 	switch state {
 	case "":
 		return err

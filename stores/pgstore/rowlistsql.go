@@ -28,15 +28,16 @@ func (l *listing) pageSQL() statement {
 	var s statement
 	values, order := make([]string, len(l.order)), make([]string, len(l.order))
 	for i, o := range l.order {
-		// What the type's output says, where a cast to text could leave something out. An empty row is not a null here.
-		values[i] = "CASE WHEN NOT (" + o.ref() + isNull + ") THEN pg_catalog.format('%s', " + o.ref() + ") END"
+		// What the type's output says, where a cast to text could leave something out. An empty row is not a null here. One that is cut
+		// short is too long for a cursor.
+		values[i] = "CASE WHEN NOT (" + o.ref() + isNull + ") THEN pg_catalog.left(pg_catalog.format('%s', " + o.ref() + "), " + strconv.Itoa(maxCursor) + ") END"
 		order[i] = o.sql()
 	}
 	where := l.where(&s)
 	if l.after != nil {
 		where = append(where, l.behind(&s))
 	}
-	s.sql = "SELECT " + rowOf(l.shown, l.query.NumbersAsText) + ", " + strings.Join(values, ", ") + " FROM " + l.table.name + " AS t" + conjunction(where) +
+	s.sql = "SELECT " + readJSON(rowOf(l.shown, l.query.NumbersAsText)) + ", " + strings.Join(values, ", ") + " FROM " + l.table.name + " AS t" + conjunction(where) +
 		" ORDER BY " + strings.Join(order, ", ") + " LIMIT " + s.param(l.query.Limit+1) + "::bigint"
 	return s
 }

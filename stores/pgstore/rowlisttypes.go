@@ -153,11 +153,11 @@ func (f filter) check() error {
 		return fence.Errorf(fence.CodeInvalidRequest, "the column %q cannot be compared: %s has no equality", name, f.column.typ).In(name)
 	}
 	for _, v := range f.values {
-		switch {
-		case f.column.base == "timestamp without time zone" && hasOffset(v):
-			return fence.Errorf(fence.CodeInvalidRequest, "the column %q has no time zone, and %q has an offset that would be dropped", name, clip(v)).In(name)
-		case f.column.base == "bytea" && !strings.HasPrefix(v, `\x`):
+		if f.column.base == "bytea" && !strings.HasPrefix(v, `\x`) {
 			return fence.Errorf(fence.CodeInvalidRequest, `the column %q takes bytes as \x and hex digits`, name).In(name)
+		}
+		if err := keepsOffset(f.column, f.column.base, v); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -23,6 +23,8 @@ func (s *Store) Row(ctx context.Context, r fence.RowRead) (fence.Row, error) {
 			return v.Code(), v.err(by)
 		case body == nil:
 			return "", v.refusal(fence.CodeNotFound, by, "there is no such row")
+		case *body == "":
+			return "", tooLong(t.name)
 		}
 		row = fence.Row{State: v.State(), JSON: json.RawMessage(*body), Created: deref(v.created)}
 		return v.Code(), nil
@@ -33,7 +35,7 @@ func (s *Store) Row(ctx context.Context, r fence.RowRead) (fence.Row, error) {
 // readRow reads a row and its state in one snapshot: in one statement, or under another role in two, of which the first is the
 // ledger's.
 func (s *Store) readRow(ctx context.Context, t *table, r fence.RowRead) (v verdict, body *string, err error) {
-	row := "SELECT " + rowJSON(t, r.NumbersAsText, r.Shown) + " FROM " + t.name + " AS t WHERE "
+	row := "SELECT " + readJSON(rowJSON(t, r.NumbersAsText, r.Shown)) + " FROM " + t.name + " AS t WHERE "
 	args, key := stateArgs(t, r.Row, r.Access), keyArgs(t, r.Row.Key)
 	if r.As == (fence.Identity{}) {
 		sql := "SELECT " + verdictColumns + ", (" + row + keyMatch(t, len(args)+1) + ") FROM fence.row_state($1, $2, $3, $4, $5) v"
@@ -253,7 +255,7 @@ func (s *Store) rowNow(ctx context.Context, w fence.RowWrite, by fence.Access) (
 			row.State = *e.State
 		}
 		return row, nil
-	case fence.CodeForbidden, fence.CodeInvalidRequest, fence.CodeConstraintViolation:
+	case fence.CodeForbidden, fence.CodeInvalidRequest, fence.CodeConstraintViolation, fence.CodeTooLarge:
 		state, err := s.RowMark(ctx, w.Row)
 		return fence.Row{State: state}, err
 	}

@@ -53,6 +53,24 @@ func keyArgs(t *table, key []string) []any {
 	return args
 }
 
+// maxRow is how many bytes of JSON a row may have that is answered: a few kilobytes of a numeric array can be a hundred megabytes.
+const maxRow = 8 << 20
+
+// bounded is the JSON of a row, which the column j of a subquery is, or otherwise where it is too long to be answered.
+func bounded(j, otherwise string) string {
+	return fmt.Sprintf("CASE WHEN pg_catalog.octet_length(%s) <= %d THEN %[1]s ELSE %[3]s END", j, maxRow, otherwise)
+}
+
+// readJSON is the JSON of a row that is read, empty where it is too long. The OFFSET keeps it from being made twice.
+func readJSON(row string) string {
+	return "(SELECT " + bounded("b.j", "''") + " FROM (SELECT " + row + " AS j OFFSET 0) b)"
+}
+
+// tooLong refuses to answer a row.
+func tooLong(table string) error {
+	return fence.Errorf(fence.CodeTooLarge, "a row is longer than %d MiB as JSON: list fewer columns of %s with select", maxRow>>20, table)
+}
+
 // rowJSON renders the row t as one JSON object with every digit that PostgreSQL has. shown lists the columns beside those of the
 // key; nil is all.
 func rowJSON(t *table, numbersAsText bool, shown []string) string {
@@ -134,9 +152,9 @@ func (c *change) sql() string {
 		return "d AS (DELETE FROM " + c.t.name + " AS t WHERE " + c.where + " RETURNING true AS same) " +
 			"SELECT ''::text, false FROM d UNION ALL " + c.undoUnless("d")
 	case fence.OpPatch:
-		return c.record + ", u AS (" + c.update(nil) + ") SELECT j, false FROM u UNION ALL " + c.undoUnless("u")
+		return c.record + ", u AS (" + c.update(nil) + ") SELECT " + bounded("j", "NULL") + ", false FROM u UNION ALL " + c.undoUnless("u")
 	case fence.OpInsert:
-		return c.record + ", i AS (" + c.insert("true") + ") SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("i")
+		return c.record + ", i AS (" + c.insert("true") + ") SELECT " + bounded("j", "NULL") + ", " + c.created + " FROM i UNION ALL " + c.undoUnless("i")
 	}
 	return c.put()
 }
@@ -159,7 +177,7 @@ func (c *change) put() string {
 		insertIf = "false"
 	}
 	return c.record + ", u AS (" + update + "), i AS (" + c.insert(insertIf) + ") " +
-		"SELECT j, false FROM u UNION ALL SELECT j, " + c.created + " FROM i UNION ALL " + c.undoUnless("u", "i")
+		"SELECT " + bounded("j", "NULL") + ", false FROM u UNION ALL SELECT " + bounded("j", "NULL") + ", " + c.created + " FROM i UNION ALL " + c.undoUnless("u", "i")
 }
 
 // insert inserts the record r under the key.

@@ -10,13 +10,13 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// columnValue refuses what PostgreSQL would take and mean something else: an offset that a timestamp or time without time zone drops, and
-// text that bytea would store as it is. It returns the value that PostgreSQL is to read in place of raw, nil when that is raw
-// itself: bytes may come as {"$base64":"…"}. Arrays, of any depth, are looked into.
+// columnValue refuses what PostgreSQL would take and mean something else: an offset that a date, timestamp or time without time zone
+// drops, alone or as the end of a range, and text that bytea would store as it is. It returns the value that PostgreSQL is to read in
+// place of raw, nil when that is raw itself: bytes may come as {"$base64":"…"}. Arrays, of any depth, are looked into.
 func columnValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 	element, isArray := strings.CutSuffix(c.base, "[]")
 	switch {
-	case element != "timestamp without time zone" && element != "time without time zone" && element != "bytea":
+	case element != "bytea" && !zoneless(element):
 		return nil, nil
 	case isArray && strings.HasPrefix(string(raw), "["):
 		return arrayValue(c, raw)
@@ -24,10 +24,32 @@ func columnValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 		return bytesValue(c, raw)
 	}
 	var s string
-	if json.Unmarshal(raw, &s) == nil && hasOffset(s) {
-		return nil, fence.Errorf(fence.CodeInvalidRequest, "the column %q has no time zone, and %q has an offset that would be dropped", c.name, clip(s)).In(c.name)
+	if json.Unmarshal(raw, &s) != nil {
+		return nil, nil
 	}
-	return nil, nil
+	return nil, keepsOffset(c, element, s)
+}
+
+// keepsOffset refuses a text whose offset a type drops: PostgreSQL reads dates, times and timestamps without a zone, and their ranges,
+// as if there were none.
+func keepsOffset(c column, typ, text string) error {
+	if !zoneless(typ) {
+		return nil
+	}
+	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(`[](){},"`, r) }) {
+		if hasOffset(part, typ == "time without time zone") {
+			return fence.Errorf(fence.CodeInvalidRequest, "the column %q has no time zone, and %q has an offset that would be dropped", c.name, clip(text)).In(c.name)
+		}
+	}
+	return nil
+}
+
+func zoneless(typ string) bool {
+	switch typ {
+	case "date", "timestamp without time zone", "time without time zone", "daterange", "datemultirange", "tsrange", "tsmultirange":
+		return true
+	}
+	return false
 }
 
 func arrayValue(c column, raw json.RawMessage) (json.RawMessage, error) {
@@ -72,11 +94,32 @@ func bytesValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(`\x` + hex.EncodeToString(plain))
 }
 
-// hasOffset also finds a zone's name behind the clock: letters that are neither of a clock of twelve hours nor of an era.
-func hasOffset(s string) bool {
-	_, clock, found := strings.Cut(strings.ToUpper(s), ":")
+// hasOffset also finds a zone's name: letters behind the clock that are neither of a clock of twelve hours nor of an era. A clock
+// is what has a colon, or four or six digits that stand alone; in a time it may come first.
+func hasOffset(s string, time bool) bool {
+	s = strings.TrimSpace(strings.ToUpper(s))
 	for _, word := range []string{"AM", "PM", "BC", "AD"} {
-		clock = strings.ReplaceAll(clock, word, "")
+		s = strings.ReplaceAll(s, word, "")
 	}
-	return found && strings.ContainsFunc(clock, func(r rune) bool { return r == '+' || r == '-' || unicode.IsLetter(r) })
+	isZone := func(r rune) bool { return r == '+' || r == '-' || unicode.IsLetter(r) }
+	if _, clock, found := strings.Cut(s, ":"); found {
+		return strings.ContainsFunc(clock, isZone)
+	}
+	const digits = "0123456789"
+	for i := range s {
+		if i == 0 && !time || i > 0 && s[i-1] != ' ' && s[i-1] != 'T' {
+			continue
+		}
+		rest := strings.TrimLeft(s[i:], digits)
+		if n := len(s) - i - len(rest); n != 4 && n != 6 {
+			continue
+		}
+		rest = strings.TrimLeft(strings.TrimPrefix(rest, "."), digits)
+		zone := strings.TrimLeft(rest, " ")
+		// A year can stand where a clock would, with the month behind it.
+		if zone != "" && isZone(rune(zone[0])) && strings.Count(zone, "-") < 2 {
+			return true
+		}
+	}
+	return false
 }
