@@ -2,7 +2,6 @@ package fence
 
 import (
 	"encoding/json"
-	"io"
 	"time"
 )
 
@@ -53,6 +52,8 @@ const (
 	OpPatch  Op = "patch"
 	OpPut    Op = "put"
 	OpDelete Op = "delete"
+	// OpCopy points an object to the body of another one, or to a former one of its own.
+	OpCopy   Op = "copy"
 	OpInsert Op = "insert"
 )
 
@@ -96,59 +97,4 @@ type Row struct {
 	// Created tells an insert from a replacement; after a read, whether the write of the mark was one. Replayed is an answer that is
 	// given again.
 	Created, Replayed bool
-}
-
-// ObjectName names an object.
-type ObjectName struct{ Bucket, Key string }
-
-// ObjectHeader is what is kept beside an object's bytes. The JSON names are those of the ledger.
-type ObjectHeader struct {
-	ContentType        string            `json:"content_type,omitempty"`
-	ContentEncoding    string            `json:"content_encoding,omitempty"`
-	ContentDisposition string            `json:"content_disposition,omitempty"`
-	CacheControl       string            `json:"cache_control,omitempty"`
-	Meta               map[string]string `json:"meta,omitempty"`
-}
-
-// ObjectWrite is a fenced write of one object.
-type ObjectWrite struct {
-	Op     Op
-	Object ObjectName
-	Access
-	If     Condition
-	Header ObjectHeader
-	// Body is read to its end or to the first error; nil for a delete.
-	Body io.Reader
-	// Size is the body's length in bytes, -1 when it is not known beforehand.
-	Size int64
-	// SHA256 and MD5 are what the client says of its body; nil when it says nothing.
-	SHA256, MD5 []byte
-}
-
-// Object is an object's pointer as it stands after a read or a write.
-type Object struct {
-	State
-	ObjectName
-	// Blob names the bytes in the blob store; empty after a delete.
-	Blob   string
-	Size   int64
-	SHA256 string // in hex
-	Header ObjectHeader
-	// ModifiedAt is when the object's present bytes were published, by the ledger's clock.
-	ModifiedAt time.Time
-	// Created tells a first body from a replacement, Replayed an answer that is given again.
-	Created, Replayed bool
-}
-
-// Blob is a stored body whose length and checksum were verified.
-type Blob struct {
-	ID     string
-	Size   int64
-	SHA256 [32]byte
-}
-
-// Garbage is a blob that no object refers to, and how often its bytes were deleted so far.
-type Garbage struct {
-	ID, Bucket string
-	Deletions  int
 }

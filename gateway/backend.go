@@ -45,8 +45,9 @@ type Objects interface {
 	Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error)
 	// Open reads length bytes of the object's body from offset.
 	Open(ctx context.Context, o fence.Object, offset, length int64) (io.ReadCloser, error)
-	// CheckWrite refuses, before the body is read, a write that would be refused anyway.
-	CheckWrite(ctx context.Context, w fence.ObjectWrite) error
+	// CheckWrite refuses, before the body is read, a write that would be refused anyway. What it returns is the write for
+	// WriteObject.
+	CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.ObjectWrite, error)
 	WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error)
 	// Upload stores a body without publishing it, for a commit of the same principal.

@@ -30,7 +30,7 @@ func (g *Gateway) putObject(w http.ResponseWriter, r *http.Request, name fence.O
 	ctx, cancel := detached(r, g.cfg.UploadLimit+g.cfg.WriteTimeout)
 	defer cancel()
 	// Asked before the first byte is read: a client that sent Expect: 100-continue then keeps its body.
-	if err := g.cfg.Objects.CheckWrite(ctx, write); err != nil {
+	if write, err = g.cfg.Objects.CheckWrite(ctx, write); err != nil {
 		return err
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.cfg.UploadLimit))

@@ -268,7 +268,9 @@ func (o objects) Open(_ context.Context, _ fence.Object, _, length int64) (io.Re
 	return o.open(length)
 }
 
-func (o objects) CheckWrite(context.Context, fence.ObjectWrite) error { return nil }
+func (o objects) CheckWrite(_ context.Context, w fence.ObjectWrite) (fence.ObjectWrite, error) {
+	return w, nil
+}
 
 func (o objects) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	return o.write(ctx, w)

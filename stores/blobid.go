@@ -6,8 +6,12 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// ErrMissing is in the chain of the error about a blob that the store does not have.
-var ErrMissing = errors.New("the blob store has no such blob")
+var (
+	// ErrMissing is in the chain of the error about a blob or natural object that the store does not have.
+	ErrMissing = errors.New("the blob store has no such blob")
+	// ErrChanged is in the chain of the error about a natural object that is not the one it was.
+	ErrChanged = errors.New("the object was replaced past the gateway")
+)
 
 const (
 	minBlobID = 4

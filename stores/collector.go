@@ -60,25 +60,25 @@ func (c CollectorConfig) validate() error {
 
 // Swept is what one pass did.
 type Swept struct {
-	// Aborted counts the intents given up, Deleted the blobs whose bytes were deleted.
-	Aborted, Deleted int
+	// Aborted counts the intents given up, Expired the versions that are kept no longer, Deleted the blobs whose bytes were deleted.
+	Aborted, Expired, Deleted int
 }
 
 // Collector deletes the blobs that nothing refers to. What is garbage is decided by the ledger alone, never from a
 // listing of the store: a blob that the ledger does not know may be about to be published.
 type Collector struct {
-	pointers Pointers
-	blobs    Blobs
-	cfg      CollectorConfig
+	dump  Dump
+	blobs Blobs
+	cfg   CollectorConfig
 }
 
 // NewCollector returns a Collector of the ledger's garbage in a blob store. Several gateways may run one each.
-func NewCollector(p Pointers, b Blobs, cfg CollectorConfig) (*Collector, error) {
+func NewCollector(d Dump, b Blobs, cfg CollectorConfig) (*Collector, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Collector{pointers: p, blobs: b, cfg: cfg}, nil
+	return &Collector{dump: d, blobs: b, cfg: cfg}, nil
 }
 
 // Run sweeps at intervals until the context ends, and returns its error. A pass that fails is logged, and the next
@@ -104,12 +104,12 @@ func (c *Collector) Run(ctx context.Context) error {
 	}
 }
 
-// Sweep makes one pass: it gives up the intents of writes that must be dead, then deletes what has been garbage for
-// the grace period. It stops at the first error and tells what it did until then.
+// Sweep makes one pass: it gives up the intents of writes that must be dead, forgets versions that are kept no longer, then deletes what
+// has been garbage for the grace period. It stops at the first error and tells what it did until then.
 func (c *Collector) Sweep(ctx context.Context) (Swept, error) {
 	var done Swept
 	for {
-		n, err := c.pointers.AbortStale(ctx, c.cfg.UploadLimit+uploadMargin, sweepPage)
+		n, err := c.dump.AbortStale(ctx, c.cfg.UploadLimit+uploadMargin, sweepPage)
 		if err != nil {
 			return done, fmt.Errorf("abort stale blobs: %w", err)
 		}
@@ -119,7 +119,17 @@ func (c *Collector) Sweep(ctx context.Context) (Swept, error) {
 		}
 	}
 	for {
-		page, err := c.pointers.Collectable(ctx, c.cfg.Grace, sweepPage)
+		n, err := c.dump.ExpireVersions(ctx, sweepPage)
+		if err != nil {
+			return done, fmt.Errorf("expire versions: %w", err)
+		}
+		done.Expired += n
+		if n < sweepPage {
+			break
+		}
+	}
+	for {
+		page, err := c.dump.Collectable(ctx, c.cfg.Grace, sweepPage)
 		if err != nil {
 			return done, fmt.Errorf("find collectable blobs: %w", err)
 		}
@@ -127,7 +137,7 @@ func (c *Collector) Sweep(ctx context.Context) (Swept, error) {
 			if err := c.blobs.Delete(ctx, g.Bucket, g.ID); err != nil {
 				return done, fmt.Errorf("delete blob %s of bucket %s: %w", g.ID, g.Bucket, err)
 			}
-			if err := c.pointers.Collected(ctx, g); err != nil {
+			if err := c.dump.Collected(ctx, g); err != nil {
 				return done, fmt.Errorf("record the deletion of blob %s: %w", g.ID, err)
 			}
 			done.Deleted++

@@ -17,6 +17,8 @@ import (
 
 // ledger keeps pointers in memory and lets fence.Decide decide.
 type ledger struct {
+	stores.Ledger // what is not faked
+
 	mu      sync.Mutex // guards everything below
 	grant   *fence.Grant
 	marks   map[fence.ObjectName]fence.Mark
@@ -39,7 +41,10 @@ type intent struct {
 	deletions     int
 }
 
-var _ stores.Pointers = (*ledger)(nil)
+var (
+	_ stores.Ledger = (*ledger)(nil)
+	_ stores.Dump   = (*ledger)(nil)
+)
 
 func newLedger() *ledger {
 	return &ledger{
@@ -92,15 +97,17 @@ func (l *ledger) ObjectMark(_ context.Context, name fence.ObjectName) (fence.Sta
 	return fence.State{Mark: l.marks[name].Token}, nil
 }
 
-func (l *ledger) CheckWrite(_ context.Context, w fence.ObjectWrite) error {
+func (l *ledger) CheckWrite(_ context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.marks[w.Object]
 	if w.Token == m.Token {
-		return nil
+		return l.objects[w.Object], nil
 	}
-	return refusal(fence.Decide(l.grant, m, fence.Write{Token: w.Token, Principal: w.Principal, If: w.If}))
+	return l.objects[w.Object], refusal(fence.Decide(l.grant, m, fence.Write{Token: w.Token, Principal: w.Principal, If: w.If}))
 }
+
+func (l *ledger) ExpireVersions(context.Context, int) (int, error) { return 0, nil }
 
 func refusal(c fence.Code) error {
 	if c == fence.CodeAccepted {
@@ -141,7 +148,7 @@ func (l *ledger) PutObject(_ context.Context, w fence.ObjectWrite, blob fence.Bl
 	b.state = "committed"
 	l.marks[w.Object] = mark
 	o := fence.Object{
-		State: fence.State{Mark: w.Token}, ObjectName: w.Object, Blob: blob.ID, Size: blob.Size,
+		State: fence.State{Mark: w.Token}, ObjectName: w.Object, Blob: blob.ID, BlobBucket: w.Object.Bucket, Written: true, Size: blob.Size,
 		SHA256: hex.EncodeToString(blob.SHA256[:]), Created: !existed,
 	}
 	l.objects[w.Object] = o

@@ -21,23 +21,55 @@ type Blobs interface {
 	Delete(ctx context.Context, bucket, id string) error
 }
 
-// Pointers is the ledger's side of objects.
+// Ledger is the ledger's side of objects.
+type Ledger interface {
+	Pointers
+	Lister
+	Intents
+}
+
+// Pointers says which bytes an object has.
 type Pointers interface {
 	// Object reads an object's pointer and mark in one statement. An object that does not exist is CodeNotFound
-	// with its State. With a token, a grant that is no longer good is refused.
+	// with its State; what is known of its key is returned all the same. With a token, a grant that is no longer good is refused.
 	Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error)
 	// ObjectMark reads the mark of an object whether the object exists or not.
 	ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error)
+	// Version reads a state of the object that is kept, by the token under which it was published; CodeNotFound when it had no body
+	// then, or is kept no more.
+	Version(ctx context.Context, name fence.ObjectName, by fence.Access, version fence.Token) (fence.Object, error)
+	// History lists up to limit states of an object, the present one and those that are kept, newest first, behind before (0 is from
+	// the present one on).
+	History(ctx context.Context, name fence.ObjectName, before fence.Token, limit int) ([]fence.ObjectVersion, error)
 	// CheckWrite refuses a write that would be refused anyway, before its body is read. It changes nothing, and
-	// says nothing about a write whose token is the mark (it may be a replay).
-	CheckWrite(ctx context.Context, w fence.ObjectWrite) error
-	// BeginBlob records the intent to store a blob and returns its id, unique for ever.
-	BeginBlob(ctx context.Context, bucket, principal string) (string, error)
+	// says nothing about a write whose token is the mark (it may be a replay). It returns what is known of the key.
+	CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	// PutObject admits the write and flips the pointer to the blob, whose intent must be pending. Anything but
 	// success and CodeOutcomeUnknown left the pointer alone.
 	PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.Blob) (fence.Object, error)
+	// CopyObject admits the write and points the object to its source's body. A source that the ledger does not have is CodeNotFound
+	// in the field "from".
+	CopyObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	// DeleteObject admits the delete and hides the object.
 	DeleteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
+}
+
+// Lister lists what the ledger has of a bucket.
+type Lister interface {
+	// Bindings lists the protected prefixes of a bucket in the order of their bytes; none is CodeNotFound.
+	Bindings(ctx context.Context, bucket string) ([]fence.BucketBinding, error)
+	// ListObjects returns a page of the objects that the ledger knows, whatever protects them.
+	ListObjects(ctx context.Context, q fence.ObjectQuery) (fence.ObjectPage, error)
+	// KnownKeys returns those of the keys that the ledger knows, also as deleted.
+	KnownKeys(ctx context.Context, bucket string, keys []string) ([]string, error)
+	// AnyDeleted tells whether the ledger knows a deleted object below a prefix.
+	AnyDeleted(ctx context.Context, bucket, prefix string) (bool, error)
+}
+
+// Intents keeps what is stored and not published yet.
+type Intents interface {
+	// BeginBlob records the intent to store a blob and returns its id, unique for ever.
+	BeginBlob(ctx context.Context, bucket, principal string) (string, error)
 	// CheckBucket is CodeNotFound when nothing of the bucket is protected.
 	CheckBucket(ctx context.Context, bucket string) error
 	// KeepBlob notes what was stored of a pending intent, for the commit that publishes it, and begins its time anew.
@@ -46,9 +78,14 @@ type Pointers interface {
 	// AbortBlob gives a pending intent up: its blob may be collected after the grace period. One that is not
 	// pending is left alone.
 	AbortBlob(ctx context.Context, id string) error
+}
 
+// Dump is what the ledger does not need any more.
+type Dump interface {
 	// AbortStale gives up the pending intents that are older than age and returns how many.
 	AbortStale(ctx context.Context, age time.Duration, limit int) (int, error)
+	// ExpireVersions forgets versions that are kept no longer and returns how many.
+	ExpireVersions(ctx context.Context, limit int) (int, error)
 	// Collectable returns blobs that nothing refers to and that have been garbage or aborted, or deleted once, for
 	// longer than grace, by the ledger's clock.
 	Collectable(ctx context.Context, grace time.Duration, limit int) ([]fence.Garbage, error)

@@ -6,6 +6,7 @@ import (
 	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -53,45 +54,57 @@ func (c ObjectsConfig) validate() error {
 
 // Objects joins the ledger's pointers and a blob store.
 type Objects struct {
-	pointers Pointers
-	blobs    Blobs
+	ledger Ledger
+	blobs  Blobs
+	// naturals is nil where the store has no objects but its own blobs.
+	naturals Naturals
 	cfg      ObjectsConfig
 }
 
 // NewObjects returns Objects over a ledger and a blob store.
-func NewObjects(p Pointers, b Blobs, cfg ObjectsConfig) (*Objects, error) {
+func NewObjects(l Ledger, b Blobs, cfg ObjectsConfig) (*Objects, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Objects{pointers: p, blobs: b, cfg: cfg}, nil
-}
-
-// Object reads an object's pointer and mark.
-func (o *Objects) Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error) {
-	return o.pointers.Object(ctx, name, by)
+	naturals, _ := b.(Naturals)
+	return &Objects{ledger: l, blobs: b, naturals: naturals, cfg: cfg}, nil
 }
 
 // ObjectMark reads the mark of an object whether the object exists or not.
 func (o *Objects) ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error) {
-	return o.pointers.ObjectMark(ctx, name)
+	return o.ledger.ObjectMark(ctx, name)
 }
 
 // CheckWrite refuses, before its body is read, a write that would be refused anyway: by the ledger, or because of
-// what it says of its body.
-func (o *Objects) CheckWrite(ctx context.Context, w fence.ObjectWrite) error {
-	if err := o.checkBody(w); err != nil {
-		return err
+// what it says of its body. What it returns is the write for WriteObject, which then does not ask again.
+func (o *Objects) CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.ObjectWrite, error) {
+	if w.Checked {
+		return w, nil
 	}
-	return o.pointers.CheckWrite(ctx, w)
+	if err := o.checkBody(w); err != nil {
+		return w, err
+	}
+	known, err := o.ledger.CheckWrite(ctx, w)
+	if err != nil {
+		return w, err
+	}
+	if o.mayBeNatural(known) {
+		_, err := o.naturals.Stat(ctx, w.Object.Bucket, w.Object.Key)
+		if w.Natural = err == nil; err != nil && !errors.Is(err, ErrMissing) {
+			return w, err
+		}
+	}
+	w.Checked = true
+	return w, nil
 }
 
 func (o *Objects) checkBody(w fence.ObjectWrite) error {
 	switch {
-	case w.Op == fence.OpDelete:
+	case w.Op == fence.OpDelete || w.Op == fence.OpCopy:
 		return nil
 	case w.Op != fence.OpPut:
-		return fence.Errorf(fence.CodeInvalidRequest, "an object can be put and deleted, not %q", w.Op)
+		return fence.Errorf(fence.CodeInvalidRequest, "an object can be put, copied and deleted, not %q", w.Op)
 	case w.Size < -1:
 		return fence.Errorf(fence.CodeInvalidRequest, "a body cannot have %d bytes", w.Size).In("size")
 	case w.Size > o.cfg.MaxSize:
@@ -108,16 +121,20 @@ func (o *Objects) errTooLarge() error {
 	return fence.Errorf(fence.CodeTooLarge, "an object has at most %d bytes", o.cfg.MaxSize)
 }
 
-// WriteObject puts or deletes an object. A put stores its body under a new id and publishes it only when length
+// WriteObject puts, copies or deletes an object. A put stores its body under a new id and publishes it only when length
 // and checksums are right (I6); every error but fence.CodeOutcomeUnknown published nothing (I7).
 func (o *Objects) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
-	if err := o.CheckWrite(ctx, w); err != nil {
+	w, err := o.CheckWrite(ctx, w)
+	if err != nil {
 		return fence.Object{}, err
 	}
-	if w.Op == fence.OpDelete {
-		return o.pointers.DeleteObject(ctx, w)
+	switch w.Op {
+	case fence.OpDelete:
+		return o.ledger.DeleteObject(ctx, w)
+	case fence.OpCopy:
+		return o.copyObject(ctx, w)
 	}
-	id, err := o.pointers.BeginBlob(ctx, w.Object.Bucket, w.Principal)
+	id, err := o.ledger.BeginBlob(ctx, w.Object.Bucket, w.Principal)
 	if err != nil {
 		return fence.Object{}, fmt.Errorf("begin blob: %w", err)
 	}
@@ -126,12 +143,17 @@ func (o *Objects) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.O
 		o.abort(ctx, id)
 		return fence.Object{}, err
 	}
-	obj, err := o.pointers.PutObject(ctx, w, blob)
+	return o.publish(ctx, w, blob)
+}
+
+// publish flips the pointer to a stored blob, and gives up one that came to nothing.
+func (o *Objects) publish(ctx context.Context, w fence.ObjectWrite, blob fence.Blob) (fence.Object, error) {
+	obj, err := o.ledger.PutObject(ctx, w, blob)
 	switch {
 	case fence.CodeOf(err) == fence.CodeOutcomeUnknown:
 		// The pointer may refer to the blob by now, or soon.
-	case err != nil, obj.Replayed && obj.Blob != id:
-		o.abort(ctx, id)
+	case err != nil, obj.Replayed && obj.Blob != blob.ID:
+		o.abort(ctx, blob.ID)
 	}
 	return obj, err
 }
@@ -143,16 +165,16 @@ func (o *Objects) Upload(ctx context.Context, w fence.ObjectWrite) (fence.Upload
 	if err := o.checkBody(w); err != nil {
 		return fence.Upload{}, err
 	}
-	if err := o.pointers.CheckBucket(ctx, w.Object.Bucket); err != nil {
+	if err := o.ledger.CheckBucket(ctx, w.Object.Bucket); err != nil {
 		return fence.Upload{}, err
 	}
-	id, err := o.pointers.BeginBlob(ctx, w.Object.Bucket, w.Principal)
+	id, err := o.ledger.BeginBlob(ctx, w.Object.Bucket, w.Principal)
 	if err != nil {
 		return fence.Upload{}, fmt.Errorf("begin blob: %w", err)
 	}
 	blob, err := o.store(ctx, id, w)
 	if err == nil {
-		err = o.pointers.KeepBlob(ctx, blob, w.Header)
+		err = o.ledger.KeepBlob(ctx, blob, w.Header)
 	}
 	if err != nil {
 		o.abort(ctx, id)
@@ -167,7 +189,7 @@ func (o *Objects) abort(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
 	// An error is of no consequence to the write: the collector gives up what stays pending too long.
-	_ = o.pointers.AbortBlob(ctx, id)
+	_ = o.ledger.AbortBlob(ctx, id)
 }
 
 // Open reads length bytes of the object's body from offset. Reading fails once the download limit has passed, after
@@ -177,7 +199,7 @@ func (o *Objects) Open(ctx context.Context, obj fence.Object, offset, length int
 		return nil, fence.Errorf(fence.CodeRangeNotSatisfiable, "the object has %d bytes, not %d from %d", obj.Size, length, offset)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, o.cfg.DownloadLimit, errDownloadLimit)
-	r, err := o.blobs.Open(ctx, obj.Bucket, obj.Blob, offset, length)
+	r, err := o.open(ctx, obj, offset, length)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("open blob: %w", err)

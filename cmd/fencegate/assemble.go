@@ -21,7 +21,8 @@ import (
 // The backends know nothing of the interfaces they serve; what is wired here must fit.
 var (
 	_ lease.Ledger      = (*pgstore.Store)(nil)
-	_ stores.Pointers   = (*pgstore.Store)(nil)
+	_ stores.Ledger     = (*pgstore.Store)(nil)
+	_ stores.Dump       = (*pgstore.Store)(nil)
 	_ gateway.Rows      = (*pgstore.Store)(nil)
 	_ gateway.Commits   = (*pgstore.Store)(nil)
 	_ gateway.Events    = (*pgstore.Store)(nil)

@@ -59,7 +59,11 @@ func (m *Memory) Open(_ context.Context, o fence.Object, offset, length int64) (
 }
 
 // CheckWrite refuses what would be refused anyway.
-func (m *Memory) CheckWrite(_ context.Context, w fence.ObjectWrite) error {
+func (m *Memory) CheckWrite(_ context.Context, w fence.ObjectWrite) (fence.ObjectWrite, error) {
+	return w, m.checkWrite(w)
+}
+
+func (m *Memory) checkWrite(w fence.ObjectWrite) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	resource, name := objectNames(w.Object)

@@ -73,8 +73,11 @@ func TestOwnersFaults(t *testing.T) {
 		CREATE TABLE slow (id int PRIMARY KEY, n int); INSERT INTO slow VALUES (1);
 		CREATE FUNCTION dawdle() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(30); RETURN NEW; END $$;
 		CREATE TRIGGER dawdle BEFORE UPDATE ON slow FOR EACH ROW EXECUTE FUNCTION dawdle();
+		CREATE TABLE eaten (id int PRIMARY KEY, n int); INSERT INTO eaten VALUES (1);
+		CREATE FUNCTION eat() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN DELETE FROM eaten WHERE id = OLD.id; RETURN NEW; END $$;
+		CREATE TRIGGER eat BEFORE UPDATE ON eaten FOR EACH ROW EXECUTE FUNCTION eat();
 		CREATE TABLE sound (id int PRIMARY KEY, n int); INSERT INTO sound VALUES (1);
-		SELECT fence.protect(t, 'l') FROM unnest('{loop,gone,ruled,slow,sound}'::text[]) t`)
+		SELECT fence.protect(t, 'l') FROM unnest('{loop,gone,ruled,slow,eaten,sound}'::text[]) t`)
 	token := w.grant("l", "worker-a", "1").First()
 	id := fence.Identity{Role: role, Claims: "{}"}
 	for _, table := range []string{"loop", "gone"} {
@@ -87,9 +90,11 @@ func TestOwnersFaults(t *testing.T) {
 		_, err = s.WriteRow(t.Context(), write)
 		wantCode(t, err, fence.CodeConstraintViolation)
 	}
-	_, err := s.WriteRow(t.Context(), rowOf(fence.OpPatch, "ruled", "1", token, `{"n":1}`))
-	wantCode(t, err, fence.CodeConstraintViolation)
-	_, err = s.WriteRow(t.Context(), rowOf(fence.OpPatch, "slow", "1", token, `{"n":1}`))
+	for _, table := range []string{"ruled", "eaten"} {
+		_, err := s.WriteRow(t.Context(), rowOf(fence.OpPatch, table, "1", token, `{"n":1}`))
+		wantCode(t, err, fence.CodeConstraintViolation)
+	}
+	_, err := s.WriteRow(t.Context(), rowOf(fence.OpPatch, "slow", "1", token, `{"n":1}`))
 	wantCode(t, err, fence.CodeOverloaded)
 
 	for _, as := range []fence.Identity{{}, id} {

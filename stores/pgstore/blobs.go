@@ -2,7 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,13 +34,13 @@ func (s *Store) CheckBucket(ctx context.Context, bucket string) error {
 // KeepBlob notes what was stored of a pending intent, for the commit that publishes it: the blob is then an upload. Its time begins anew. CodeUploadExpired when
 // it is not pending any more.
 func (s *Store) KeepBlob(ctx context.Context, blob fence.Blob, header fence.ObjectHeader) error {
-	text, err := json.Marshal(header)
+	text, err := headerText(header)
 	if err != nil {
-		return fence.Wrap(fence.CodeInvalidRequest, err, "the upload's headers cannot be kept")
+		return err
 	}
 	var kept bool
-	err = s.query(ctx, `WITH kept AS (UPDATE fence.blobs SET size = $2, sha256 = $3, header = $4::text::jsonb, state_at = now() WHERE id = $1 AND state = 'pending' RETURNING 1)
-		SELECT count(*) > 0 FROM kept`, []any{blob.ID, blob.Size, blob.SHA256[:], string(text)}, &kept)
+	err = s.query(ctx, `WITH kept AS (UPDATE fence.blobs SET size = $2, sha256 = $3, header = $4::text::jsonb, etag = $5, state_at = now() WHERE id = $1 AND state = 'pending' RETURNING 1)
+		SELECT count(*) > 0 FROM kept`, []any{blob.ID, blob.Size, sumArg(blob.SHA256), text, etagArg(blob.ETag)}, &kept)
 	if fence.CodeOf(err) == fence.CodeOutcomeUnknown {
 		return fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer") // nothing is published by it
 	}

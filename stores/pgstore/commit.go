@@ -168,16 +168,19 @@ func (s *Store) findUnprepared(ctx context.Context, conn *pgxpool.Conn, p *commi
 }
 
 func (p *commitPlan) queueObjects(batch *pgx.Batch) {
-	for _, w := range p.Writes {
+	for i, w := range p.Writes {
 		if w.Object == nil {
 			continue
 		}
 		o := w.Object
-		if o.Op == fence.OpDelete {
-			batch.Queue("SELECT fence.delete_committed($1, $2, $3, $4)", o.Object.Bucket, o.Object.Key, int64(o.Token), o.If.Absent)
-		} else {
-			batch.Queue("SELECT fence.put_upload($1, $2, $3, $4::text::uuid, $5, $6, $7)", o.Object.Bucket, o.Object.Key, int64(o.Token),
-				w.Blob, p.Principal, o.If.Exists, o.If.Absent)
+		switch o.Op {
+		case fence.OpDelete:
+			batch.Queue("SELECT fence.hide_committed($1, $2, $3, $4, $5)", o.Object.Bucket, o.Object.Key, int64(o.Token), o.Natural, o.If.Absent)
+		case fence.OpCopy:
+			batch.Queue("SELECT fence.copy_committed($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8, $9, $10)", copyArgs(*o, p.headers[i])...)
+		default:
+			batch.Queue("SELECT fence.publish_upload($1, $2, $3, $4::text::uuid, $5, $6, $7, $8)", o.Object.Bucket, o.Object.Key, int64(o.Token),
+				w.Blob, p.Principal, o.Natural, o.If.Exists, o.If.Absent)
 		}
 		batch.Queue(sqlObjectRow, o.Object.Bucket, o.Object.Key)
 	}
@@ -241,7 +244,7 @@ func (p *commitPlan) readObjects(results pgx.BatchResults, verdicts []verdict, i
 		if err != nil {
 			return err
 		}
-		o.State, o.Created = verdicts[i].State(), w.Object.Op == fence.OpPut && changed
+		o.State, o.Created = verdicts[i].State(), w.Object.Op != fence.OpDelete && changed
 		into[i].Object = &o
 	}
 	p.failed = failed

@@ -17,8 +17,10 @@ type commitPlan struct {
 	fence.Commit
 	tables []*table // of each write; nil for an object
 	texts  []string // what PostgreSQL reads of each body
-	admit  string   // p_writes of fence.admit_commit
-	digest fence.Digest
+	// headers are those that a copy gets; nil for those of its source.
+	headers []*string
+	admit   string // p_writes of fence.admit_commit
+	digest  fence.Digest
 	// bad is what is wrong with a body. A commit that was carried out before is a replay all the same: the table may have been altered
 	// since.
 	bad    error
@@ -35,7 +37,7 @@ func (p *commitPlan) mayHaveRaced(err error) bool {
 // planCommit checks the bodies and names everything for the ledger.
 func (s *Store) planCommit(ctx context.Context, c fence.Commit, tables map[string]*table) (*commitPlan, error) {
 	c.Writes = slices.Clone(c.Writes)
-	p := &commitPlan{Commit: c, tables: make([]*table, len(c.Writes)), texts: make([]string, len(c.Writes))}
+	p := &commitPlan{Commit: c, tables: make([]*table, len(c.Writes)), texts: make([]string, len(c.Writes)), headers: make([]*string, len(c.Writes))}
 	admit := make([]map[string]any, len(c.Writes))
 	fields := []string{"commit"}
 	for i, w := range c.Writes {
@@ -47,6 +49,14 @@ func (s *Store) planCommit(ctx context.Context, c fence.Commit, tables map[strin
 				p.bad = inWrite(i, fence.Errorf(fence.CodeInvalidRequest, "there is no upload with such an id").In("blob"))
 			}
 			admit[i] = map[string]any{"bucket": o.Object.Bucket, "key": o.Object.Key, "token": o.Token, "match": o.If.Match, "none_match": o.If.NoneMatch}
+			if o.Op == fence.OpCopy {
+				header, err := copiedHeader(o)
+				if err != nil && p.bad == nil {
+					p.bad = inWrite(i, err)
+				}
+				p.headers[i] = header
+				fields = append(fields, "from", o.From.Object.Bucket, o.From.Object.Key, o.From.Version.String(), deref(header))
+			}
 			fields = append(fields, "object", o.Object.Bucket, o.Object.Key, o.Token.String(), string(o.Op), conditionText(o.If), w.Blob)
 			continue
 		}

@@ -38,7 +38,8 @@ func TestFrozenServer(t *testing.T) {
 		"Mark":   {func() error { _, err := w.RowMark(ctx, name); return err }, 4 * time.Second, fence.CodeUnavailable},
 		"Newest": {func() error { _, err := w.Newest(ctx, "wallet:42"); return err }, 4 * time.Second, fence.CodeUnavailable},
 		"Object": {func() error {
-			return w.CheckWrite(ctx, objectWrite(fence.OpPut, 1))
+			_, err := w.CheckWrite(ctx, objectWrite(fence.OpPut, 1))
+			return err
 		}, 4 * time.Second, fence.CodeUnavailable},
 		"Write": {func() error {
 			_, err := w.WriteRow(ctx, patch("wallets", "42", `{"balance":1}`, g.First()))

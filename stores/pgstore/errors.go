@@ -26,6 +26,7 @@ const (
 	stateOtherKey       = "FG015"
 	stateUnadmitted     = "FG016"
 	stateTruncate       = "FG017"
+	stateNoSource       = "FG018"
 )
 
 // SQLSTATEs of PostgreSQL that are told apart.
@@ -105,7 +106,7 @@ func classifyState(pg *pgconn.PgError) *fence.Error {
 		return inItsWords(fence.CodeGrantEnded)
 	case stateUnissued:
 		return inItsWords(fence.CodeUnissuedToken)
-	case stateNotProtected:
+	case stateNotProtected, stateNoSource:
 		return inItsWords(fence.CodeNotFound)
 	case stateInvalidToken:
 		return inItsWords(fence.CodeInvalidToken)

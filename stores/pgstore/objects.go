@@ -2,18 +2,16 @@ package pgstore
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fencegate/fencegate/fence"
 )
 
-// Object reads an object's pointer and mark in one statement. An object that does not exist is CodeNotFound with its
-// State.
+// Object reads an object's pointer and mark in one statement. One that does not exist in the ledger is CodeNotFound with its State; what is
+// known of its key is returned all the same.
 func (s *Store) Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error) {
 	v, o, err := s.object(ctx, name, by)
 	if err != nil {
@@ -23,7 +21,7 @@ func (s *Store) Object(ctx context.Context, name fence.ObjectName, by fence.Acce
 		return fence.Object{}, err
 	}
 	if o.Blob == "" {
-		return fence.Object{}, v.refusal(fence.CodeNotFound, by, "there is no such object")
+		return o, v.refusal(fence.CodeNotFound, by, "there is no such object")
 	}
 	return o, nil
 }
@@ -38,12 +36,17 @@ func (s *Store) ObjectMark(ctx context.Context, name fence.ObjectName) (fence.St
 }
 
 // CheckWrite refuses a write that would be refused anyway, before its body is read. It says nothing about a write whose
-// token is the mark: it may be a replay, which only its body can tell.
-func (s *Store) CheckWrite(ctx context.Context, w fence.ObjectWrite) error {
+// token is the mark (it may be a replay, which only its body can tell), nor about the existence of an object that the ledger does not
+// know. It returns what is known of the key.
+func (s *Store) CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	v, o, err := s.object(ctx, w.Object, w.Access)
 	if err != nil {
-		return err
+		return o, err
 	}
+	return o, checkWrite(w, v, o)
+}
+
+func checkWrite(w fence.ObjectWrite, v verdict, o fence.Object) error {
 	mark := fence.Token(deref(v.mark))
 	if v.Code() != fence.CodeNotFound && mark == w.Token {
 		return nil
@@ -58,7 +61,7 @@ func (s *Store) CheckWrite(ctx context.Context, w fence.ObjectWrite) error {
 		return v.refusal(fence.CodePreconditionFailed, w.Access, refusalText(fence.CodePreconditionFailed, w.Token, &v))
 	case w.If.Absent && o.Blob != "":
 		return v.refusal(fence.CodePreconditionFailed, w.Access, "the object exists")
-	case w.If.Exists && o.Blob == "":
+	case w.If.Exists && o.Blob == "" && (o.Written || !o.Options.Existing):
 		return v.refusal(fence.CodePreconditionFailed, w.Access, "the object does not exist")
 	}
 	return nil
@@ -66,19 +69,76 @@ func (s *Store) CheckWrite(ctx context.Context, w fence.ObjectWrite) error {
 
 // PutObject admits the write and flips the pointer to the blob, whose intent must be pending.
 func (s *Store) PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.Blob) (fence.Object, error) {
-	header, err := json.Marshal(w.Header)
+	header, err := headerText(w.Header)
 	if err != nil {
-		return fence.Object{}, fence.Wrap(fence.CodeInvalidRequest, err, "the object's headers cannot be kept")
+		return fence.Object{}, err
 	}
-	digest := fence.DigestOf("object", string(w.Op), conditionText(w.If), string(header), string(blob.SHA256[:]))
-	return s.writeObject(ctx, w, digest, "SELECT fence.put_object($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-		w.Object.Bucket, w.Object.Key, int64(w.Token), blob.ID, blob.Size, blob.SHA256[:], string(header), w.If.Exists, w.If.Absent)
+	content := string(blob.SHA256[:])
+	if blob.SHA256 == ([32]byte{}) {
+		content = "etag " + blob.ETag
+	}
+	digest := fence.DigestOf("object", string(w.Op), conditionText(w.If), header, content)
+	return s.writeObject(ctx, w, digest, "SELECT fence.publish($1, $2, $3, "+bodyArg+", $9, $10, $11)",
+		w.Object.Bucket, w.Object.Key, int64(w.Token), blob.ID, blob.Size, sumArg(blob.SHA256), etagArg(blob.ETag), header, w.Natural, w.If.Exists, w.If.Absent)
+}
+
+// bodyArg is a fence.body of the parameters 4 to 8.
+const bodyArg = "ROW($4::text::uuid, $5::bigint, $6::bytea, $7::text, $8::text::jsonb)::fence.body"
+
+func sumArg(sum [32]byte) []byte {
+	if sum == ([32]byte{}) {
+		return nil
+	}
+	return sum[:]
+}
+
+func etagArg(etag string) *string {
+	if etag == "" {
+		return nil
+	}
+	return &etag
+}
+
+// CopyObject admits the write and points the object to its source's body. A source that is not there is CodeNotFound in the field
+// "from".
+func (s *Store) CopyObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
+	header, err := copiedHeader(w)
+	if err != nil {
+		return fence.Object{}, err
+	}
+	return s.writeObject(ctx, w, copyDigest(w, header), "SELECT fence.copy_object($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8, $9, $10)", copyArgs(w, header)...)
+}
+
+// copiedHeader are the headers that a copy gets, as the ledger keeps them; nil for those of its source.
+func copiedHeader(w fence.ObjectWrite) (*string, error) {
+	if w.KeepHeader {
+		return nil, nil
+	}
+	header, err := headerText(w.Header)
+	return &header, err
+}
+
+// headerText is an object's headers as the ledger keeps them.
+func headerText(h fence.ObjectHeader) (string, error) {
+	text, err := json.Marshal(h)
+	if err != nil {
+		return "", fence.Wrap(fence.CodeInvalidRequest, err, "the object's headers cannot be kept")
+	}
+	return string(text), nil
+}
+
+func copyDigest(w fence.ObjectWrite, header *string) fence.Digest {
+	return fence.DigestOf("object", string(w.Op), conditionText(w.If), w.From.Object.Bucket, w.From.Object.Key, w.From.Version.String(), deref(header))
+}
+
+func copyArgs(w fence.ObjectWrite, header *string) []any {
+	return []any{w.Object.Bucket, w.Object.Key, int64(w.Token), w.From.Object.Bucket, w.From.Object.Key, int64(w.From.Version), header, w.Natural, w.If.Exists, w.If.Absent}
 }
 
 // DeleteObject admits the delete and hides the object.
 func (s *Store) DeleteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	digest := fence.DigestOf("object", string(w.Op), conditionText(w.If))
-	return s.writeObject(ctx, w, digest, "SELECT fence.delete_object($1, $2, $3, $4)", w.Object.Bucket, w.Object.Key, int64(w.Token), w.If.Absent)
+	return s.writeObject(ctx, w, digest, "SELECT fence.hide($1, $2, $3, $4, $5)", w.Object.Bucket, w.Object.Key, int64(w.Token), w.Natural, w.If.Absent)
 }
 
 func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fence.Digest, change string, args ...any) (fence.Object, error) {
@@ -114,7 +174,7 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 		return object, err
 	}
 	object.State = v.State()
-	object.Created = w.Op == fence.OpPut && deref(changed)
+	object.Created = w.Op != fence.OpDelete && deref(changed)
 	if object.Replayed = v.Code() == fence.CodeReplayed; object.Replayed {
 		object.Created = deref(v.created)
 	}
@@ -132,6 +192,9 @@ func (s *Store) explainObject(ctx context.Context, w fence.ObjectWrite, err erro
 	case fence.CodeUnavailable, fence.CodeOverloaded, fence.CodeOutcomeUnknown, fence.CodeContention:
 		return err
 	}
+	if sqlState(err) == stateNoSource {
+		e.Field = "from"
+	}
 	if sqlState(err) == stateChangedNothing {
 		e = fence.Wrap(fence.CodeNotFound, e.Err, "there is no such object")
 		if w.If.Exists {
@@ -142,48 +205,4 @@ func (s *Store) explainObject(ctx context.Context, w fence.ObjectWrite, err erro
 		v.describe(e, w.Access)
 	}
 	return e
-}
-
-// objectColumns are the fields of fence.objects o as objectRow scans them.
-const objectColumns = "o.blob::text, o.size, o.sha256, o.header, o.modified_at"
-
-// sqlObjectRow reads them of one object, nulls when there is none.
-const sqlObjectRow = "SELECT " + objectColumns + " FROM (SELECT 1) one LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2"
-
-// object reads an object's state and pointer in one statement.
-func (s *Store) object(ctx context.Context, name fence.ObjectName, by fence.Access) (verdict, fence.Object, error) {
-	var (
-		v verdict
-		r objectRow
-	)
-	err := s.read(ctx, "SELECT "+verdictColumns+", "+objectColumns+`
-		FROM fence.object_state($1, $2, $3, $4) v LEFT JOIN fence.objects o ON o.bucket = $1 AND o.key = $2`,
-		[]any{name.Bucket, name.Key, tokenArg(by.Token), by.Principal}, append(v.dest(), r.dest()...)...)
-	if err != nil {
-		return v, fence.Object{}, err
-	}
-	o, err := r.object(name)
-	o.State = v.State()
-	return v, o, err
-}
-
-// objectRow is fence.objects; its fields are null when there is no object.
-type objectRow struct {
-	blob       *string
-	size       *int64
-	sha256     []byte
-	header     []byte
-	modifiedAt *time.Time
-}
-
-func (r *objectRow) dest() []any { return []any{&r.blob, &r.size, &r.sha256, &r.header, &r.modifiedAt} }
-
-func (r *objectRow) object(name fence.ObjectName) (fence.Object, error) {
-	o := fence.Object{ObjectName: name, Blob: deref(r.blob), Size: deref(r.size), SHA256: hex.EncodeToString(r.sha256), ModifiedAt: deref(r.modifiedAt)}
-	if r.header != nil {
-		if err := json.Unmarshal(r.header, &o.Header); err != nil {
-			return o, fence.Wrap(fence.CodeInternal, err, "the ledger's headers of this object cannot be read")
-		}
-	}
-	return o, nil
 }

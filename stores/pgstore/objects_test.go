@@ -81,7 +81,8 @@ func TestObjects(t *testing.T) {
 		x.If.Absent = true
 		_, err := w.PutObject(ctx, x, w.blob("x"))
 		wantCode(t, err, fence.CodePreconditionFailed)
-		wantCode(t, w.CheckWrite(ctx, x), fence.CodePreconditionFailed)
+		_, err = w.CheckWrite(ctx, x)
+		wantCode(t, err, fence.CodePreconditionFailed)
 	})
 	t.Run("DeleteAndRecreate", func(t *testing.T) {
 		o, err := w.DeleteObject(ctx, objectWrite(fence.OpDelete, g.First()+4))
@@ -108,7 +109,8 @@ func TestObjects(t *testing.T) {
 			1: fence.CodeStaleToken, g.First() + 4: fence.CodeStaleToken, g.First() + 5: fence.CodeAccepted, g.First() + 6: fence.CodeAccepted,
 			g.Last() + 1: fence.CodeUnissuedToken,
 		} {
-			wantCode(t, w.CheckWrite(ctx, objectWrite(fence.OpPut, token)), want)
+			_, err := w.CheckWrite(ctx, objectWrite(fence.OpPut, token))
+			wantCode(t, err, want)
 		}
 	})
 }
