@@ -16,6 +16,9 @@ type CommitWrite struct {
 	Object *ObjectWrite
 	// Blob is the id of the upload that a put of an object publishes. The object gets the headers of the upload.
 	Blob string
+	// Taken is the blob to which the source of a copy was copied, where that lay in the bucket under its own key. It is not part of
+	// the request.
+	Taken string
 }
 
 // Committed is what became of a commit. Results has one entry for each write, in the order of the request.

@@ -253,15 +253,16 @@ BEGIN
 END $$;
 -- +goose StatementEnd
 
--- Publishes an upload of the principal's for a write of a commit, as fence.put_upload does. p_natural as in fence.flip.
+-- Publishes an upload of the principal's for a write of a commit, as fence.put_upload does. It was stored for the bucket p_stored.
+-- p_natural as in fence.flip.
 -- +goose StatementBegin
-CREATE FUNCTION fence.publish_upload(p_bucket text, p_key text, p_token bigint, p_blob uuid, p_principal text, p_natural boolean,
+CREATE FUNCTION fence.publish_upload(p_bucket text, p_key text, p_token bigint, p_blob uuid, p_stored text, p_principal text, p_natural boolean,
     p_exists boolean, p_absent boolean) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_blob fence.blobs;
 BEGIN
-    SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.bucket = p_bucket AND b.principal = p_principal AND b.size IS NOT NULL;
+    SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.bucket = p_stored AND b.principal = p_principal AND b.size IS NOT NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no such upload of this principal' USING ERRCODE = 'FG012';
     END IF;

@@ -250,8 +250,8 @@ func TestAdvanceOfManyGrants(t *testing.T) {
 }
 
 func TestAdvanceThroughPgBouncer(t *testing.T) {
-	url := testenv.Database(t)
-	w := newWorldAt(t, url)
+	w := newWorld(t)
+	url := w.url
 	w.grant("wallet:42", "p", "a")
 	s, err := pgstore.Open(pgstore.Config{URL: testenv.PgBouncer(t, url, "transaction"), Pooled: true})
 	if err != nil {

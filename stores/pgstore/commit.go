@@ -167,25 +167,6 @@ func (s *Store) findUnprepared(ctx context.Context, conn *pgxpool.Conn, p *commi
 	}
 }
 
-func (p *commitPlan) queueObjects(batch *pgx.Batch) {
-	for i, w := range p.Writes {
-		if w.Object == nil {
-			continue
-		}
-		o := w.Object
-		switch o.Op {
-		case fence.OpDelete:
-			batch.Queue("SELECT fence.hide_committed($1, $2, $3, $4, $5)", o.Object.Bucket, o.Object.Key, int64(o.Token), o.Natural, o.If.Absent)
-		case fence.OpCopy:
-			batch.Queue("SELECT fence.copy_committed($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8, $9, $10)", copyArgs(*o, p.headers[i])...)
-		default:
-			batch.Queue("SELECT fence.publish_upload($1, $2, $3, $4::text::uuid, $5, $6, $7, $8)", o.Object.Bucket, o.Object.Key, int64(o.Token),
-				w.Blob, p.Principal, o.Natural, o.If.Exists, o.If.Absent)
-		}
-		batch.Queue(sqlObjectRow, o.Object.Bucket, o.Object.Key)
-	}
-}
-
 func (p *commitPlan) queueRows(batch *pgx.Batch, verdicts []verdict) {
 	for i, w := range p.Writes {
 		if w.Row != nil {
@@ -221,34 +202,6 @@ func (p *commitPlan) readVerdicts(results pgx.BatchResults, verdicts []verdict) 
 		}
 	}
 	return nil, rows.Err()
-}
-
-func (p *commitPlan) readObjects(results pgx.BatchResults, verdicts []verdict, into []fence.CommitResult) error {
-	failed := p.failed
-	for i, w := range p.Writes {
-		if w.Object == nil {
-			continue
-		}
-		var (
-			changed bool
-			row     objectRow
-		)
-		p.failed = i
-		if err := results.QueryRow().Scan(&changed); err != nil {
-			return err
-		}
-		if err := results.QueryRow().Scan(row.dest()...); err != nil {
-			return err
-		}
-		o, err := row.object(w.Object.Object)
-		if err != nil {
-			return err
-		}
-		o.State, o.Created = verdicts[i].State(), w.Object.Op != fence.OpDelete && changed
-		into[i].Object = &o
-	}
-	p.failed = failed
-	return nil
 }
 
 // maxCommitAnswer bounds the rows that a commit returns together, in bytes.

@@ -25,15 +25,35 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	return newWorldAt(t, testenv.Database(t))
+	return openWorld(t, testenv.Ledger(t, prepareWorld))
 }
 
 func newWorldAt(t testing.TB, url string) *world {
 	t.Helper()
-	ctx := t.Context()
-	if _, err := pgstore.Migrate(ctx, url); err != nil {
+	if err := prepareWorld(url); err != nil {
 		t.Fatal(err)
 	}
+	return openWorld(t, url)
+}
+
+// prepareWorld makes the ledger of an empty database, and the table that most tests write.
+func prepareWorld(url string) error {
+	ctx := context.Background()
+	if _, err := pgstore.Migrate(ctx, url); err != nil {
+		return err
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, `CREATE TABLE wallets (id bigint PRIMARY KEY, owner text NOT NULL, balance numeric NOT NULL CHECK (balance >= 0));
+		INSERT INTO wallets VALUES (42, 'alice', 100); SELECT fence.protect('wallets', 'wallet:{id}')`)
+	return err
+}
+
+func openWorld(t testing.TB, url string) *world {
+	t.Helper()
 	cfg := pgstore.Config{URL: url}
 	if throughPgBouncer(t) {
 		cfg.URL, cfg.Pooled = testenv.PgBouncer(t, url, "transaction"), true
@@ -45,8 +65,6 @@ func newWorldAt(t testing.TB, url string) *world {
 	t.Cleanup(s.Close)
 	w := &world{Store: s, t: t, url: url}
 	w.db = w.connect()
-	w.exec(`CREATE TABLE wallets (id bigint PRIMARY KEY, owner text NOT NULL, balance numeric NOT NULL CHECK (balance >= 0));
-		INSERT INTO wallets VALUES (42, 'alice', 100); SELECT fence.protect('wallets', 'wallet:{id}')`)
 	return w
 }
 

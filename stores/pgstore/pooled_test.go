@@ -39,8 +39,8 @@ func TestThroughPgBouncer(t *testing.T) {
 
 // What a session of PostgreSQL's defaults to, or what others left in it, does not reach a transaction of the store's.
 func TestPooledSettings(t *testing.T) {
-	url := testenv.Database(t)
-	w := newWorldAt(t, url)
+	w := newWorld(t)
+	url := w.url
 	w.exec(`DO $$ BEGIN
 		EXECUTE format('ALTER DATABASE %I SET default_transaction_isolation = serializable', current_database());
 		EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database());
@@ -73,8 +73,8 @@ func TestPooledSettings(t *testing.T) {
 
 // A transaction that fails leaves its session to the others.
 func TestPooledFailureGivesTheSessionBack(t *testing.T) {
-	url := testenv.Database(t)
-	w := newWorldAt(t, url)
+	w := newWorld(t)
+	url := w.url
 	s, err := pgstore.Open(pgstore.Config{URL: testenv.PgBouncer(t, url, "transaction"), Pooled: true})
 	if err != nil {
 		t.Fatal(err)
@@ -98,8 +98,7 @@ func TestPooledFailureGivesTheSessionBack(t *testing.T) {
 }
 
 func TestUnannouncedPooler(t *testing.T) {
-	url := testenv.Database(t)
-	newWorldAt(t, url)
+	url := newWorld(t).url
 	ignored := []string{"default_transaction_isolation", "intervalstyle", "bytea_output", "extra_float_digits", "lock_timeout", "statement_timeout",
 		"idle_in_transaction_session_timeout", "tcp_keepalives_idle", "tcp_keepalives_interval", "tcp_keepalives_count", "search_path"}
 	for name, pooler := range map[string]string{

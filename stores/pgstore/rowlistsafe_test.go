@@ -157,8 +157,8 @@ func TestListThatTakesTooLong(t *testing.T) {
 
 // Behind a pooler the settings go along with each list.
 func TestListThroughPgBouncer(t *testing.T) {
-	url := testenv.Database(t)
-	w := newWorldAt(t, url)
+	w := newWorld(t)
+	url := w.url
 	w.exec(`DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET timezone = ''Asia/Tokyo''', current_database()); EXECUTE format('ALTER DATABASE %I SET bytea_output = escape', current_database()); END $$;
 		CREATE EXTENSION citext; CREATE TABLE b (id timestamptz PRIMARY KEY, v bytea, c citext);
 		INSERT INTO b VALUES ('2026-01-01 00:00:00+00', '\xff', 'x'), ('2026-01-02 00:00:00+00', '\x01', 'X'); SELECT fence.protect('b', 'b')`)
