@@ -34,6 +34,8 @@ type Action struct {
 type Caller interface {
 	Principal() string
 	May(Action) bool
+	// MayBelow tells whether the caller may do it with some object whose key begins with that of the action.
+	MayBelow(Action) bool
 	// Identity is as whom the database sees the caller.
 	Identity() fence.Identity
 	// Columns lists the columns of a table to which the verb of an action is limited, key columns aside; nil when it is not.
@@ -48,6 +50,9 @@ func (Everybody) Principal() string { return Anonymous }
 
 // May returns true.
 func (Everybody) May(Action) bool { return true }
+
+// MayBelow returns true.
+func (Everybody) MayBelow(Action) bool { return true }
 
 // Identity returns the zero Identity: the gateway's own role.
 func (Everybody) Identity() fence.Identity { return fence.Identity{} }

@@ -68,9 +68,10 @@ type caller struct {
 	columns func(gateway.Action) []string
 }
 
-func (c caller) Principal() string         { return c.name }
-func (c caller) May(a gateway.Action) bool { return c.may == nil || c.may(a) }
-func (c caller) Identity() fence.Identity  { return c.as }
+func (c caller) Principal() string              { return c.name }
+func (c caller) May(a gateway.Action) bool      { return c.may == nil || c.may(a) }
+func (c caller) MayBelow(a gateway.Action) bool { return c.may == nil || c.may(a) }
+func (c caller) Identity() fence.Identity       { return c.as }
 func (c caller) Columns(a gateway.Action) []string {
 	if c.columns == nil {
 		return nil

@@ -43,6 +43,12 @@ type Commits interface {
 // Objects is what the gateway asks of objects.
 type Objects interface {
 	Object(ctx context.Context, name fence.ObjectName, by fence.Access) (fence.Object, error)
+	// Version reads a state of the object that is kept, by the token under which it was published.
+	Version(ctx context.Context, name fence.ObjectName, by fence.Access, version fence.Token) (fence.Object, error)
+	// History lists the states of an object that are kept, newest first, behind before (0 is from the present one on).
+	History(ctx context.Context, name fence.ObjectName, before fence.Token, limit int) ([]fence.ObjectVersion, error)
+	// ListObjects returns a page of the objects of a bucket.
+	ListObjects(ctx context.Context, q fence.ObjectQuery) (fence.ObjectPage, error)
 	// Open reads length bytes of the object's body from offset.
 	Open(ctx context.Context, o fence.Object, offset, length int64) (io.ReadCloser, error)
 	// CheckWrite refuses, before the body is read, a write that would be refused anyway. What it returns is the write for

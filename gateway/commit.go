@@ -84,6 +84,8 @@ type commitEntry struct {
 	Token       json.Number     `json:"token"`
 	Body        json.RawMessage `json:"body"`
 	Blob        string          `json:"blob"`
+	From        string          `json:"from"`
+	Version     json.Number     `json:"version"`
 	IfMatch     string          `json:"if_match"`
 	IfNoneMatch string          `json:"if_none_match"`
 }
@@ -109,7 +111,7 @@ func (g *Gateway) readCommit(w http.ResponseWriter, r *http.Request) ([]commitEn
 
 // readEntry reads one write. The package would take a member in other capitals for the one that is meant.
 func readEntry(raw json.RawMessage, into *commitEntry) error {
-	known := []string{"op", "resource", "token", "body", "blob", "if_match", "if_none_match"}
+	known := []string{"op", "resource", "token", "body", "blob", "from", "version", "if_match", "if_none_match"}
 	malformed := func(what string) error {
 		return fence.Errorf(fence.CodeInvalidRequest, "a write is an object of %s: %s", strings.Join(known, ", "), what).In("writes")
 	}
@@ -126,8 +128,10 @@ func readEntry(raw json.RawMessage, into *commitEntry) error {
 		return malformed(jsonProblem(err))
 	}
 	// A json.Number takes a number in quotes, too, and null for none.
-	if token, given := members["token"]; given && string(token) != into.Token.String() {
-		return malformed("token is a number")
+	for name, number := range map[string]json.Number{"token": into.Token, "version": into.Version} {
+		if raw, given := members[name]; given && string(raw) != number.String() {
+			return malformed(name + " is a number")
+		}
 	}
 	return nil
 }
@@ -199,6 +203,8 @@ func (g *Gateway) commitRow(r *http.Request, by fence.Access, cond fence.Conditi
 	switch {
 	case e.Blob != "":
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "a row has a body, not a blob").In("blob")
+	case e.From != "" || e.Version != "":
+		return nil, fence.Errorf(fence.CodeInvalidRequest, "a row is not copied").In("from")
 	case w.Op == fence.OpInsert:
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "a commit names the keys of its rows: put the row under its key").In("op")
 	case w.Op == fence.OpDelete:
@@ -220,29 +226,43 @@ func (g *Gateway) commitRow(r *http.Request, by fence.Access, cond fence.Conditi
 }
 
 func commitObject(r *http.Request, by fence.Access, cond fence.Condition, e commitEntry, rest string) (*fence.ObjectWrite, error) {
-	bucket, key, found := strings.Cut(rest, "/")
-	if !found || bucket == "" {
-		return nil, fence.Errorf(fence.CodeInvalidRequest, "an object is objects/{bucket}/{key}").In("resource")
-	}
-	name := fence.ObjectName{Bucket: bucket, Key: key}
-	if err := fence.CheckObjectKey(key); err != nil {
-		return nil, withField(err, "resource")
+	name, err := objectResource("objects/"+rest, "resource")
+	if err != nil {
+		return nil, err
 	}
 	if err := allowed(r, aboutObject(name).with(VerbWrite)); err != nil {
 		return nil, err
 	}
 	w := &fence.ObjectWrite{Op: fence.Op(e.Op), Object: name, Access: by, If: cond}
 	switch {
+	case w.Op != fence.OpPut && w.Op != fence.OpCopy && w.Op != fence.OpDelete:
+		return nil, fence.Errorf(fence.CodeInvalidRequest, "the op of an object is put, copy or delete").In("op")
 	case e.Body != nil:
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "an object has a blob, not a body: store its bytes by POST /v1/uploads/{bucket}").In("body")
-	case w.Op == fence.OpDelete && e.Blob != "":
-		return nil, fence.Errorf(fence.CodeInvalidRequest, "a delete has no blob").In("blob")
+	case w.Op != fence.OpPut && e.Blob != "":
+		return nil, fence.Errorf(fence.CodeInvalidRequest, "a %s has no blob", w.Op).In("blob")
+	case w.Op != fence.OpCopy && (e.From != "" || e.Version != ""):
+		return nil, fence.Errorf(fence.CodeInvalidRequest, "a %s has no from and no version", w.Op).In("from")
+	case w.Op == fence.OpCopy:
+		return w, copySource(r, e, w)
 	case w.Op == fence.OpPut && (e.Blob == "" || len(e.Blob) > maxBlobID):
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "blob is the id that POST /v1/uploads/{bucket} gave").In("blob")
-	case w.Op != fence.OpPut && w.Op != fence.OpDelete:
-		return nil, fence.Errorf(fence.CodeInvalidRequest, "the op of an object is put or delete").In("op")
 	}
 	return w, nil
+}
+
+// copySource reads what a write of a commit copies, with its headers.
+func copySource(r *http.Request, e commitEntry, w *fence.ObjectWrite) (err error) {
+	w.KeepHeader = true
+	if w.From.Object, err = objectResource(e.From, "from"); err != nil {
+		return err
+	}
+	if e.Version != "" {
+		if w.From.Version, err = fence.ParseToken(e.Version.String()); err != nil {
+			return withField(err, "version")
+		}
+	}
+	return allowed(r, aboutObject(w.From.Object).with(VerbRead))
 }
 
 // maxBlobID is longer than any id of an upload, in bytes.

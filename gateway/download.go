@@ -19,11 +19,11 @@ func (g *Gateway) getObject(w http.ResponseWriter, r *http.Request, name fence.O
 	if err != nil {
 		return err
 	}
-	o, err := g.cfg.Objects.Object(r.Context(), name, by)
+	o, err := g.readObject(r, name, by)
 	if err != nil {
 		return err
 	}
-	verdict, err := judgeRead(r.Header, o.Mark, o.ModifiedAt)
+	verdict, err := judgeRead(r.Header, o.validator, o.ModifiedAt)
 	switch {
 	case err != nil:
 		return err
@@ -36,13 +36,42 @@ func (g *Gateway) getObject(w http.ResponseWriter, r *http.Request, name fence.O
 		return nil
 	}
 	part, partial := span{0, o.Size}, false
-	if r.Method == http.MethodGet && rangeStands(r.Header, o.Mark) {
+	if r.Method == http.MethodGet && rangeStands(r.Header, o.validator) {
 		if part, partial, err = rangeOf(r.Header.Values("Range"), o.Size); err != nil {
 			w.Header().Set("Content-Range", "bytes */"+strconv.FormatInt(o.Size, 10))
 			return withState(err, o.State)
 		}
 	}
 	return g.sendObject(w, r, o, part, partial)
+}
+
+// foundObject is an object that is read, and what preconditions are held against.
+type foundObject struct {
+	fence.Object
+	validator
+}
+
+// readObject reads the object as it is, or a version that is kept.
+func (g *Gateway) readObject(r *http.Request, name fence.ObjectName, by fence.Access) (foundObject, error) {
+	q, err := readQuery(r.URL.RawQuery, "token")
+	if err != nil {
+		return foundObject{}, err
+	}
+	text, given := q["token"]
+	if !given {
+		o, err := g.cfg.Objects.Object(r.Context(), name, by)
+		v := validator{mark: o.Mark}
+		if o.Natural {
+			v.tag = o.ETag
+		}
+		return foundObject{o, v}, err
+	}
+	version, err := fence.ParseToken(text)
+	if err != nil {
+		return foundObject{}, withField(err, "token")
+	}
+	o, err := g.cfg.Objects.Version(r.Context(), name, by, version)
+	return foundObject{o, validator{mark: version}}, err
 }
 
 func withState(err error, s fence.State) error {
@@ -54,14 +83,14 @@ func withState(err error, s fence.State) error {
 }
 
 // sendObject opens the body before it promises one.
-func (g *Gateway) sendObject(w http.ResponseWriter, r *http.Request, o fence.Object, part span, partial bool) error {
+func (g *Gateway) sendObject(w http.ResponseWriter, r *http.Request, o foundObject, part span, partial bool) error {
 	defer g.transfer()()
 	ctx, cancel := context.WithTimeout(r.Context(), g.cfg.DownloadLimit)
 	defer cancel()
 	var body io.ReadCloser = http.NoBody
 	if r.Method == http.MethodGet && part.length > 0 {
 		var err error
-		if body, err = g.cfg.Objects.Open(ctx, o, part.offset, part.length); err != nil {
+		if body, err = g.cfg.Objects.Open(ctx, o.Object, part.offset, part.length); err != nil {
 			return withState(err, o.State)
 		}
 	}
@@ -82,7 +111,7 @@ func (g *Gateway) sendObject(w http.ResponseWriter, r *http.Request, o fence.Obj
 	src := &download{body: body}
 	n, err := io.CopyN(w, src, part.length)
 	if err != nil {
-		g.cutOff(r, o, n, part.length, src.err)
+		g.cutOff(r, o.Object, n, part.length, src.err)
 	}
 	// Flushed within the deadline; the next answer on this connection must not inherit it.
 	_ = rc.Flush()
@@ -116,8 +145,9 @@ func (d *download) Read(p []byte) (int, error) {
 }
 
 // setObjectHeader tells what is kept beside the object, and that a browser must neither guess its type nor run it.
-func setObjectHeader(h http.Header, o fence.Object) {
+func setObjectHeader(h http.Header, o foundObject) {
 	setState(h, o.State)
+	h.Set("ETag", o.validator.entityTag())
 	text := func(name, value string) {
 		if value != "" {
 			h.Set(name, value)

@@ -2,19 +2,26 @@ package gateway
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
 )
 
 func (g *Gateway) objectEndpoint(rest string) (endpoint, error) {
+	if !strings.Contains(rest, "/") {
+		return g.objectListEndpoint(rest)
+	}
 	name, err := objectPath(rest)
 	if err != nil {
 		return endpoint{}, err
 	}
+	get := on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Objects.ObjectMark, g.getObject))
+	get.query = true
 	return endpoint{about: aboutObject(name), methods: []method{
-		on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Objects.ObjectMark, g.getObject)),
+		get,
 		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.putObject)),
+		on(http.MethodPost, "copy", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.postObject)),
 		on(http.MethodDelete, "delete", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),
 	}}, nil
 }
@@ -39,19 +46,24 @@ func (g *Gateway) putObject(w http.ResponseWriter, r *http.Request, name fence.O
 	if err != nil {
 		return settled(err)
 	}
+	respondObject(w, r, o)
+	return nil
+}
+
+// respondObject answers a write that published a body.
+func respondObject(w http.ResponseWriter, r *http.Request, o fence.Object) {
 	setObjectState(w.Header(), o)
 	if prefersMinimal(r.Header) {
 		respondMinimal(w)
-		return nil
+		return
 	}
 	respondJSON(w, statusOfWrite(o.Created), struct {
 		Bucket string      `json:"bucket"`
 		Key    string      `json:"key"`
 		Size   int64       `json:"size"`
 		Token  fence.Token `json:"token"`
-		SHA256 string      `json:"sha256"`
+		SHA256 string      `json:"sha256,omitempty"`
 	}{o.Bucket, o.Key, o.Size, o.Mark, o.SHA256})
-	return nil
 }
 
 // objectWrite reads everything about a put but its body.

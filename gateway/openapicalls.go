@@ -177,10 +177,35 @@ func objectCalls() map[string]call {
 	written := aboutResource(headerReplayed, "Preference-Applied")
 	sent := []string{"Content-Encoding", "Content-Disposition", "Cache-Control", "Content-MD5", "Content-Digest", "Repr-Digest"}
 	return map[string]call{
+		"GET /v1/objects/{bucket}": {
+			id: "listObjects", summary: "List the objects of a bucket",
+			text:       "In the order of the bytes of their keys. What the caller may not read is left out. A page that has a next is followed by another.",
+			parameters: []string{"objectPrefix", "delimiter", "objectLimit", "after"},
+			answers:    []told{{http.StatusOK, "A page of objects and groups.", nil, asJSON("ObjectPage")}},
+			refusals:   []fence.Code{fence.CodeNotFound, fence.CodeStoreUnavailable},
+		},
+		"GET /v1/versions/{bucket}/{key}": {
+			id: "listVersions", summary: "List the states of an object that are kept",
+			text:       "The present one, and those that can be read and restored, newest first.",
+			parameters: []string{"versionLimit", "before"},
+			answers:    []told{{http.StatusOK, "A page of versions.", nil, asJSON("ObjectVersions")}},
+			refusals:   []fence.Code{fence.CodeInvalidToken, fence.CodeNotFound},
+		},
+		"POST " + path: {
+			id: "copyObject", summary: "Copy, rename or restore an object",
+			text:       "The object gets the body of another one, or a former one of its own. One of copy, rename and restore is given.",
+			parameters: []string{"token", "ifMatch", "ifNoneMatch", "preferMinimal"}, body: jsonBody("ObjectPoint", true),
+			answers: []told{
+				{http.StatusOK, "It is replaced.", written, asJSON("ObjectWritten")},
+				{http.StatusCreated, "It is published for the first time.", written, asJSON("ObjectWritten")},
+				{http.StatusNoContent, "Done. The client wants no body.", written, nil},
+			},
+			refusals: ofWrite(ofJSON(fence.CodeUploadExpired, fence.CodeStoreUnavailable)...),
+		},
 		"GET " + path: {
 			id: "getObject", summary: "Read an object",
 			text:       "The headers that were kept with the object are answered, too: its Content-Type, and X-Meta-*.",
-			parameters: []string{"readToken", "range", "ifRange", "ifMatch", "ifNoneMatch", "ifModifiedSince", "ifUnmodifiedSince"},
+			parameters: []string{"version", "readToken", "range", "ifRange", "ifMatch", "ifNoneMatch", "ifModifiedSince", "ifUnmodifiedSince"},
 			answers: []told{
 				{http.StatusOK, "The whole body.", kept, asBytes()},
 				{http.StatusPartialContent, "The part that was asked for.", append(kept, "Content-Range"), asBytes()},

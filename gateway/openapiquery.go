@@ -42,6 +42,12 @@ func addQueryParameters(add func(key, in, name, text string, s *openapi.Schema),
 		// Validators take all of the query for the object's members, so these are not said to be filters.
 		Schema: &openapi.Schema{Type: openapi.Types{"object"}, Additional: text()},
 	})
+	add("objectPrefix", "query", "prefix", "What the keys begin with.", text())
+	add("delimiter", "query", "delimiter", "Keys that have it behind the prefix are told as a group: /", text())
+	add("objectLimit", "query", "limit", "How many objects and groups a page has at most.", page(fence.MaxObjects))
+	add("version", "query", "token", "The token under which the version that is read was published.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: tokenPattern})
+	add("versionLimit", "query", "limit", "How many versions a page has at most.", page(maxVersions))
+	add("before", "query", "before", "The next of the page before.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: tokenPattern})
 	add("uploadKey", "query", "key", "The key of the object that the upload is for. Who may write some keys of a bucket only names it.", text())
 }
 

@@ -38,13 +38,24 @@ func sharedSchemas() (openapi.Ordered[*openapi.Schema], error) {
 			"resource": "The resource.", "token": "Its mark, 0 if it was never written.", "lease": "The lease that protects it.",
 			"principal": "Who wrote the mark.", "written_at": "When.",
 		}},
+		{"ObjectEntry", objectView{}, map[string]string{
+			"key": "The key.", "size": "Its size in bytes.", "token": "The token under which it was published; 0 if it was not written through the gateway.", "etag": "Its entity tag.",
+			"sha256": "Its SHA-256, in hex, where that is known.", "content_type": "Its Content-Type, where the ledger has it.",
+			"natural": "true: it lies in the bucket under its own key, and was never written through the gateway.", "modified_at": "When it was published.",
+		}},
+		{"ObjectVersion", version{}, map[string]string{
+			"token": "The token under which it was published.", "deleted": "true: the object was deleted then.", "size": "Its size in bytes.", "sha256": "Its SHA-256, in hex, where that is known.",
+			"content_type": "Its Content-Type.", "modified_at": "When it was published.", "superseded_at": "When another state followed. Missing for the present one.",
+			"keep_until": "How long it is kept. Missing for the present one.",
+		}},
 		{"CommitResult", committed{}, map[string]string{
 			"op": "What was done.", "resource": "To which resource.", "token": "Its mark.", "lease": "The lease that protects it.",
 			"created": "true: the resource was not there before.", "size": "The object's size in bytes.", "sha256": "Its SHA-256, in hex.",
 		}},
 		{"CommitWrite", commitEntry{}, map[string]string{
-			"op": "What is done: patch, put or delete a row, put or delete an object.", "resource": "rows/{schema.table}/{key} or objects/{bucket}/{key}, named as in answers.",
+			"op": "What is done: patch, put or delete a row, put, copy or delete an object.", "resource": "rows/{schema.table}/{key} or objects/{bucket}/{key}, named as in answers.",
 			"token": "The write's token. Defaults to that of the header.", "body": "A row's columns, as in a PATCH or PUT of it.", "blob": "Which upload an object's put publishes.",
+			"from": "Which object a copy has the body and the headers of: objects/{bucket}/{key}.", "version": "Which version of it. Defaults to the present one.",
 			"if_match": "As the header If-Match.", "if_none_match": "As the header If-None-Match.",
 		}},
 	} {
@@ -78,7 +89,7 @@ func handSchemas() openapi.Ordered[*openapi.Schema] {
 	})
 	all.Add("Code", &openapi.Schema{Type: openapi.Types{"string"}, Enum: values(codesOf(0))})
 	all.Add("EventKind", &openapi.Schema{Type: openapi.Types{"string"}, Enum: values(append(eventKinds(), kindGap))})
-	all.Add("Op", &openapi.Schema{Type: openapi.Types{"string"}, Enum: values([]fence.Op{fence.OpPatch, fence.OpPut, fence.OpDelete})})
+	all.Add("Op", &openapi.Schema{Type: openapi.Types{"string"}, Enum: values([]fence.Op{fence.OpPatch, fence.OpPut, fence.OpCopy, fence.OpDelete})})
 
 	duration := func(text string, example string) *openapi.Schema {
 		s := openapi.Text(text)
@@ -132,7 +143,8 @@ func handSchemas() openapi.Ordered[*openapi.Schema] {
 	all.Add("ObjectWritten", openapi.Object(openapi.Ordered[*openapi.Schema]{
 		{Name: "bucket", Value: openapi.Text("The bucket.")}, {Name: "key", Value: openapi.Text("The key.")}, {Name: "size", Value: bytes},
 		{Name: "token", Value: openapi.RefTo("Token")}, {Name: "sha256", Value: sum},
-	}, "bucket", "key", "size", "token", "sha256"))
+	}, "bucket", "key", "size", "token"))
+	addObjectLists(&all, list, next)
 	all.Add("Upload", openapi.Object(openapi.Ordered[*openapi.Schema]{
 		{Name: "blob", Value: openapi.Text("The id that a commit names.")}, {Name: "bucket", Value: openapi.Text("The bucket.")}, {Name: "size", Value: bytes}, {Name: "sha256", Value: sum},
 	}, "blob", "bucket", "size", "sha256"))
@@ -142,6 +154,33 @@ func handSchemas() openapi.Ordered[*openapi.Schema] {
 	all.Add("Committed", openapi.Object(openapi.Ordered[*openapi.Schema]{{Name: "results", Value: list(openapi.RefTo("CommitResult"))}}, "results"))
 	all.Add("Document", openapi.Object(openapi.Ordered[*openapi.Schema]{{Name: "openapi", Value: openapi.Text("The version of OpenAPI.")}}, "openapi"))
 	return all
+}
+
+// addObjectLists adds the schemas of lists of objects, and of bodies that point an object to what is there.
+func addObjectLists(all *openapi.Ordered[*openapi.Schema], list func(*openapi.Schema) *openapi.Schema, next func() *openapi.Schema) {
+	all.Add("ObjectPage", openapi.Object(openapi.Ordered[*openapi.Schema]{
+		{Name: "objects", Value: list(openapi.RefTo("ObjectEntry"))}, {Name: "groups", Value: list(openapi.Text("What the keys of a group begin with, up to and with the delimiter."))},
+		{Name: "next", Value: next()},
+	}, "objects", "groups"))
+	before := openapi.RefTo("Token")
+	before.Description = "The parameter before of the next page. Missing on the last one."
+	all.Add("ObjectVersions", openapi.Object(openapi.Ordered[*openapi.Schema]{
+		{Name: "versions", Value: list(openapi.RefTo("ObjectVersion"))}, {Name: "next", Value: before},
+	}, "versions"))
+	meta := openapi.Object(nil)
+	meta.Description, meta.Additional = "The headers X-Meta-*, by their names without that.", openapi.Text("")
+	header := openapi.Object(openapi.Ordered[*openapi.Schema]{
+		{Name: "content_type", Value: openapi.Text("")}, {Name: "content_encoding", Value: openapi.Text("")}, {Name: "content_disposition", Value: openapi.Text("")},
+		{Name: "cache_control", Value: openapi.Text("")}, {Name: "meta", Value: meta},
+	})
+	header.Description, header.Additional = "Headers in place of the source's.", openapi.Closed()
+	point := openapi.Object(openapi.Ordered[*openapi.Schema]{
+		{Name: "copy", Value: openapi.Text("Which object to copy: objects/{bucket}/{key}.")}, {Name: "version", Value: openapi.Integer(1, maxToken, "Which version of it. Defaults to the present one.")},
+		{Name: "rename", Value: openapi.Text("Which object to rename to this one. Both must have one lease.")}, {Name: "restore", Value: openapi.Integer(1, maxToken, "Which version of its own to restore.")},
+		{Name: "header", Value: header},
+	})
+	point.Additional = openapi.Closed()
+	all.Add("ObjectPoint", point)
 }
 
 func pageOf(row *openapi.Schema) *openapi.Schema {

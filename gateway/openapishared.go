@@ -179,7 +179,7 @@ func sharedHeaders() openapi.Ordered[*openapi.Header] {
 	}
 	add(headerTraceID, "The trace id of a W3C traceparent, else a random one.", "^[0-9a-f]{32}$")
 	add(headerToken, "The resource's mark, 0 if it was never written.", "^"+markPattern+"$")
-	add("ETag", "The mark, quoted.", `^"`+markPattern+`"$`)
+	add("ETag", "The mark, quoted. The store's own tag of an object that lies in its bucket and was never written through the gateway.", `^"[^"]*"$`)
 	add(headerLease, "The name of the lease that protects the resource, percent-encoded.", "")
 	add(headerReplayed, "true: the same write was accepted before, and this is its answer again.", "^true$")
 	add(headerLeaseID, "The grant's secret id.", "")

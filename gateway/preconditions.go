@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
@@ -16,10 +17,28 @@ const (
 	readFails
 )
 
+// validator is what a read's preconditions are held against: the mark under which the bytes were published, and for those that never
+// were the store's own tag as well.
+type validator struct {
+	mark fence.Token
+	tag  string
+}
+
+func (v validator) entityTag() string { return objectTag(v.tag != "", v.tag, v.mark) }
+
+func (v validator) is(t etag) bool {
+	m, ok := t.mark()
+	return ok && m == v.mark || v.tag != "" && t.value == v.tag
+}
+
 // judgeRead applies the preconditions of a read of something that exists, in the order of RFC 9110, section
 // 13.2.2: a tag outranks the date of the same kind. Dates that do not parse are ignored.
-func judgeRead(h http.Header, mark fence.Token, modified time.Time) (verdictOnRead, error) {
-	c, err := conditions(h)
+func judgeRead(h http.Header, v validator, modified time.Time) (verdictOnRead, error) {
+	match, matchAny, err := parseTags("If-Match", h.Values("If-Match"))
+	if err != nil {
+		return readFails, err
+	}
+	noneMatch, noneAny, err := parseTags("If-None-Match", h.Values("If-None-Match"))
 	if err != nil {
 		return readFails, err
 	}
@@ -28,15 +47,15 @@ func judgeRead(h http.Header, mark fence.Token, modified time.Time) (verdictOnRe
 		t, err := http.ParseTime(h.Get(name))
 		return t, err == nil && !modified.IsZero()
 	}
-	if c.Match != nil || c.Exists {
-		if !(fence.Condition{Match: c.Match}).Holds(mark) {
+	if match != nil || matchAny {
+		if !matchAny && !slices.ContainsFunc(match, func(t etag) bool { return !t.weak && v.is(t) }) {
 			return readFails, nil
 		}
 	} else if t, ok := date("If-Unmodified-Since"); ok && modified.After(t) {
 		return readFails, nil
 	}
-	if len(h.Values("If-None-Match")) > 0 {
-		if c.Absent || !(fence.Condition{NoneMatch: c.NoneMatch}).Holds(mark) {
+	if noneMatch != nil || noneAny {
+		if noneAny || slices.ContainsFunc(noneMatch, v.is) {
 			return readNotModified, nil
 		}
 	} else if t, ok := date("If-Modified-Since"); ok && !modified.After(t) {
@@ -47,12 +66,11 @@ func judgeRead(h http.Header, mark fence.Token, modified time.Time) (verdictOnRe
 
 // rangeStands reports whether If-Range lets the range count. A date never does: it has seconds, and two bodies
 // published in one second would be mixed (I6).
-func rangeStands(h http.Header, mark fence.Token) bool {
+func rangeStands(h http.Header, v validator) bool {
 	lines := h.Values("If-Range")
 	if len(lines) == 0 {
 		return true
 	}
 	t, rest, err := cutTag(lines[0])
-	m, ok := t.mark()
-	return len(lines) == 1 && err == nil && rest == "" && !t.weak && ok && m == mark
+	return len(lines) == 1 && err == nil && rest == "" && !t.weak && v.is(t)
 }

@@ -96,7 +96,7 @@ func TestJudgeRead(t *testing.T) {
 			for k, v := range tc.header {
 				header.Set(k, v)
 			}
-			if got, err := judgeRead(header, 7, modified); err != nil || got != tc.want {
+			if got, err := judgeRead(header, validator{mark: 7}, modified); err != nil || got != tc.want {
 				t.Fatalf("got %v, %v", got, err)
 			}
 		})
@@ -108,11 +108,11 @@ func TestRangeStands(t *testing.T) {
 		`"7"`: true, `"6"`: false, `W/"7"`: false, `"7" x`: false, `7`: false,
 		"Fri, 02 Jan 2026 03:04:05 GMT": false,
 	} {
-		if got := rangeStands(http.Header{"If-Range": {value}}, 7); got != want {
+		if got := rangeStands(http.Header{"If-Range": {value}}, validator{mark: 7}); got != want {
 			t.Errorf("%s: %v", value, got)
 		}
 	}
-	if !rangeStands(http.Header{}, 7) {
+	if !rangeStands(http.Header{}, validator{mark: 7}) {
 		t.Error("without If-Range the range counts")
 	}
 }

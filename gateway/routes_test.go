@@ -13,7 +13,7 @@ import (
 
 func TestUnknownPathsAndMethods(t *testing.T) {
 	a := serve(t, nil)
-	for _, path := range []string{"/", "/v1", "/v1/", "/v1/lease", "/v1/events/", "/v1/rows/", "/v1/objects/b", "/v2/rows/t/1", "/v1%2Frows/t/1", "//v1/rows/t/1", "/livez/"} {
+	for _, path := range []string{"/", "/v1", "/v1/", "/v1/lease", "/v1/events/", "/v1/rows/", "/v1/objects/", "/v1/versions/b", "/v2/rows/t/1", "/v1%2Frows/t/1", "//v1/rows/t/1", "/livez/"} {
 		a.refused(404, "not-found", "GET", path, "")
 	}
 	for _, tc := range []struct{ method, path, allow string }{
@@ -24,7 +24,9 @@ func TestUnknownPathsAndMethods(t *testing.T) {
 		{"DELETE", "/v1/leases/a/verify", "POST"},
 		{"POST", "/v1/rows/t/1", "GET, HEAD, PATCH, PUT, DELETE"},
 		{"BREW", "/v1/rows/t/1", "GET, HEAD, PATCH, PUT, DELETE"},
-		{"OPTIONS", "/v1/objects/b/a", "GET, HEAD, PUT, DELETE"},
+		{"OPTIONS", "/v1/objects/b/a", "GET, HEAD, PUT, POST, DELETE"},
+		{"PUT", "/v1/objects/b", "GET, HEAD"},
+		{"POST", "/v1/versions/b/a", "GET, HEAD"},
 		{"POST", "/v1/marks/rows/t/1", "GET, HEAD"},
 		{"DELETE", "/v1/marks/objects/b/a", "GET, HEAD"},
 		{"POST", "/livez", "GET, HEAD"},

@@ -9,9 +9,9 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// List returns a page of a bucket's objects: those of the ledger, and those that lie in the bucket under keys which the ledger does
+// ListObjects returns a page of a bucket's objects: those of the ledger, and those that lie in the bucket under keys which the ledger does
 // not know. Page and page are of two snapshots.
-func (o *Objects) List(ctx context.Context, q fence.ObjectQuery) (fence.ObjectPage, error) {
+func (o *Objects) ListObjects(ctx context.Context, q fence.ObjectQuery) (fence.ObjectPage, error) {
 	if q.Limit < 1 || q.Limit > fence.MaxObjects {
 		return fence.ObjectPage{}, fence.Errorf(fence.CodeInvalidRequest, "limit is a number from 1 to %d", fence.MaxObjects).In("limit")
 	}

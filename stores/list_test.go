@@ -131,7 +131,7 @@ func TestListMergesBothWorlds(t *testing.T) {
 		want, _ := pageOf(b.visible(), q.Prefix, q.Delimiter, "", 1000)
 		var got []fence.ObjectEntry
 		for {
-			page, err := o.List(context.Background(), q)
+			page, err := o.ListObjects(context.Background(), q)
 			if err != nil {
 				t.Fatal(err)
 			}

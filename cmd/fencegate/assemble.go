@@ -24,7 +24,8 @@ var (
 	_ stores.Ledger     = (*pgstore.Store)(nil)
 	_ stores.Dump       = (*pgstore.Store)(nil)
 	_ gateway.Rows      = (*pgstore.Store)(nil)
-	_ gateway.Commits   = (*pgstore.Store)(nil)
+	_ stores.Committer  = (*pgstore.Store)(nil)
+	_ gateway.Commits   = (*stores.Commits)(nil)
 	_ gateway.Events    = (*pgstore.Store)(nil)
 	_ gateway.Catalogue = (*pgstore.Store)(nil)
 	_ gateway.Readiness = (*pgstore.Store)(nil)
@@ -114,7 +115,7 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	if err := a.limit(ctx, &cfg, p); err != nil {
 		return nil, err
 	}
-	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Commits, cfg.Readiness = a.manager, a.store, objects, a.store, a.store
+	cfg.Leases, cfg.Rows, cfg.Objects, cfg.Commits, cfg.Readiness = a.manager, a.store, objects, objects.Commits(a.store), a.store
 	cfg.Catalogue = a.store
 	cfg.LoopbackOnly, cfg.Authenticate, cfg.Log = p.loopbackOnly, p.authenticate, p.log
 	tell.instrument(&cfg)

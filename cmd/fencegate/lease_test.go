@@ -51,6 +51,7 @@ type namedCaller string
 
 func (c namedCaller) Principal() string             { return string(c) }
 func (c namedCaller) May(gateway.Action) bool       { return c != "nobody" }
+func (c namedCaller) MayBelow(gateway.Action) bool  { return c != "nobody" }
 func (namedCaller) Identity() fence.Identity        { return fence.Identity{} }
 func (namedCaller) Columns(gateway.Action) []string { return nil }
 

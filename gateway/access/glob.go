@@ -8,6 +8,11 @@ type glob []string
 
 func newGlob(pattern string) glob { return strings.Split(pattern, "*") }
 
+// below tells whether the pattern matches something that begins with prefix: behind its first star anything can follow.
+func (g glob) below(prefix string) bool {
+	return strings.HasPrefix(g[0], prefix) || len(g) > 1 && strings.HasPrefix(prefix, g[0])
+}
+
 // match never goes back to an earlier piece, so that its time grows with the lengths alone: the leftmost place of a
 // piece leaves the most room for those that follow.
 func (g glob) match(s string) bool {

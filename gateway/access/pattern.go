@@ -36,6 +36,11 @@ func (p bucketPattern) match(bucket, key string) bool {
 	return p.bucket.match(bucket) && (p.whole || key != "" && p.key.match(key))
 }
 
+// below tells whether the pattern matches some key that begins with prefix.
+func (p bucketPattern) below(bucket, prefix string) bool {
+	return p.bucket.match(bucket) && (p.whole || p.key.below(prefix))
+}
+
 func checkPattern(s string) error {
 	switch {
 	case s == "":

@@ -145,6 +145,14 @@ func (p *Principal) May(a gateway.Action) bool {
 	return slices.ContainsFunc(p.rules, func(r Rule) bool { return r.allows(a) })
 }
 
+// MayBelow tells whether a rule allows the action with some object whose key begins with that of a.
+func (p *Principal) MayBelow(a gateway.Action) bool {
+	return a.Bucket != "" && wellFormed(a) && slices.ContainsFunc(p.rules, func(r Rule) bool {
+		return slices.Contains(dataVerbs(), a.Verb) && slices.Contains(r.Verbs, a.Verb) &&
+			slices.ContainsFunc(r.buckets, func(b bucketPattern) bool { return b.below(a.Bucket, a.Key) })
+	})
+}
+
 func wellFormed(a gateway.Action) bool {
 	targets := 0
 	for _, named := range []bool{a.Lease != "", a.Schema != "" || a.Table != "", a.Bucket != "" || a.Key != ""} {

@@ -38,12 +38,12 @@ func (m *Memory) Commit(_ context.Context, c fence.Commit) (fence.Committed, err
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	digest := fence.DigestOf("commit", fmt.Sprintf("%+v", named(c)))
-	marks, rows, objects := maps.Clone(m.marks), maps.Clone(m.rows), maps.Clone(m.objects)
+	marks, rows, objects, history := maps.Clone(m.marks), maps.Clone(m.rows), maps.Clone(m.objects), maps.Clone(m.history)
 	done := fence.Committed{Results: make([]fence.CommitResult, len(c.Writes))}
 	for i, w := range c.Writes {
 		replayed, err := m.commitOne(w, digest, &done.Results[i])
 		if err != nil {
-			m.marks, m.rows, m.objects = marks, rows, objects
+			m.marks, m.rows, m.objects, m.history = marks, rows, objects, history
 			var e *fence.Error
 			if errors.As(err, &e) {
 				e.Write = i + 1
@@ -66,7 +66,9 @@ func (m *Memory) commitOne(w fence.CommitWrite, digest fence.Digest, into *fence
 		return false, fence.Errorf(fence.CodeUploadExpired, "there is no such upload")
 	}
 	write := *w.Object
-	write.Header = up.header
+	if write.Op == fence.OpPut {
+		write.Header = up.header
+	}
 	o, err := m.writeObject(write, up.body, digest)
 	into.Object = &o
 	return o.Replayed, err
@@ -79,7 +81,7 @@ func named(c fence.Commit) []string {
 		if w.Row != nil {
 			names = append(names, fmt.Sprint(w.Row.Op, w.Row.Row, w.Row.Token, w.Row.If, string(w.Row.Body)))
 		} else {
-			names = append(names, fmt.Sprint(w.Object.Op, w.Object.Object, w.Object.Token, w.Object.If, w.Blob))
+			names = append(names, fmt.Sprint(w.Object.Op, w.Object.Object, w.Object.Token, w.Object.If, w.Object.From, w.Blob))
 		}
 	}
 	return names

@@ -20,7 +20,7 @@ import (
 var started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // Memory keeps leases, rows, objects and events. A row "t" with key "k" is protected by lease "t:k", an object with key "k"
-// by "report:k". Leases expire only when Expire says so.
+// by "report:k", or, if it begins with "shared/", by "report:shared". Leases expire only when Expire says so.
 type Memory struct {
 	mu      sync.Mutex // guards what follows
 	blocks  fence.Token
@@ -32,6 +32,7 @@ type Memory struct {
 	bodies  map[string][]byte
 	waiting map[string][]lease.Waiting
 	uploads map[string]upload
+	history map[string][]former
 	made    map[string][]fence.Token // the tokens of a table's inserts, in their order
 	// events are those that are kept, pruned how many there were before them.
 	events []fence.Event
@@ -58,7 +59,7 @@ func New() *Memory {
 	return &Memory{
 		grants: map[string]*fence.Grant{}, held: map[string]bool{}, marks: map[string]*markRecord{},
 		rows: map[string][]byte{}, objects: map[string]*object{}, bodies: map[string][]byte{},
-		waiting: map[string][]lease.Waiting{}, uploads: map[string]upload{}, made: map[string][]fence.Token{},
+		waiting: map[string][]lease.Waiting{}, uploads: map[string]upload{}, history: map[string][]former{}, made: map[string][]fence.Token{},
 	}
 }
 

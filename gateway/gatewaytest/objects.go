@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -20,7 +21,11 @@ type object struct {
 }
 
 func objectNames(n fence.ObjectName) (resource, lease string) {
-	return "objects/" + n.Bucket + "/" + n.Key, "report:" + n.Key
+	key := n.Key
+	if strings.HasPrefix(key, "shared/") {
+		key = "shared"
+	}
+	return "objects/" + n.Bucket + "/" + n.Key, "report:" + key
 }
 
 // Object reads an object's pointer.
@@ -40,7 +45,7 @@ func (m *Memory) Object(_ context.Context, n fence.ObjectName, by fence.Access) 
 }
 
 func (o *object) shown(n fence.ObjectName, s fence.State) fence.Object {
-	return fence.Object{State: s, ObjectName: n, Blob: o.blob, Size: o.size, SHA256: o.sha256, Header: o.header, ModifiedAt: started}
+	return fence.Object{State: s, ObjectName: n, Blob: o.blob, Size: o.size, SHA256: o.sha256, Header: o.header, Version: s.Mark, Written: true, ModifiedAt: started}
 }
 
 // ObjectMark reads an object's mark.
@@ -94,7 +99,7 @@ func (m *Memory) WriteObject(_ context.Context, w fence.ObjectWrite) (fence.Obje
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.writeObject(w, body, fence.DigestOf(string(w.Op), resource, fmt.Sprint(w.If, w.Header), string(body)))
+	return m.writeObject(w, body, fence.DigestOf(string(w.Op), resource, fmt.Sprint(w.If, w.Header, w.From), string(body)))
 }
 
 func (m *Memory) writeObject(w fence.ObjectWrite, body []byte, digest fence.Digest) (fence.Object, error) {
@@ -116,11 +121,22 @@ func (m *Memory) writeObject(w fence.ObjectWrite, body []byte, digest fence.Dige
 		m.undo(resource, before)
 		return fence.Object{}, absent(m.state(resource, name))
 	case w.Op == fence.OpDelete:
-		delete(m.objects, resource)
+		m.publish(resource, w.Token, nil)
 		return fence.Object{State: s, ObjectName: w.Object}, nil
 	}
+	if w.Op == fence.OpCopy {
+		from, err := m.source(w.From)
+		if err != nil {
+			m.undo(resource, before)
+			return fence.Object{}, err
+		}
+		if body, sum = m.bodies[from.blob], sha256.Sum256(m.bodies[from.blob]); w.KeepHeader {
+			w.Header = from.header
+		}
+	}
 	o := &object{header: w.Header, blob: fmt.Sprintf("%s@%d", resource, w.Token), sha256: hex.EncodeToString(sum[:]), size: int64(len(body))}
-	m.objects[resource], m.bodies[o.blob] = o, body
+	m.bodies[o.blob] = body
+	m.publish(resource, w.Token, o)
 	out := o.shown(w.Object, s)
 	out.Created = old == nil
 	return out, nil
