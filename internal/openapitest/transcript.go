@@ -79,7 +79,7 @@ func exchange(sent, answered []string) (Exchange, error) {
 
 // inOne writes the slashes of an object's key as %2F: a parameter of a path template has none.
 func inOne(path string) string {
-	for _, prefix := range []string{"/v1/objects/", "/v1/marks/objects/"} {
+	for _, prefix := range []string{"/v1/objects/", "/v1/marks/objects/", "/v1/versions/"} {
 		if rest, ok := strings.CutPrefix(path, prefix); ok {
 			bucket, key, _ := strings.Cut(rest, "/")
 			return prefix + bucket + "/" + strings.ReplaceAll(key, "/", "%2F")
