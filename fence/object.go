@@ -96,6 +96,8 @@ type Blob struct {
 type Garbage struct {
 	ID, Bucket string
 	Deletions  int
+	// Upload is the store's name for it while it is stored in parts; empty if it was not.
+	Upload string
 }
 
 // ObjectVersion is a former state of an object, or the present one.
@@ -152,4 +154,39 @@ type ObjectPage struct {
 type BucketBinding struct {
 	Prefix  string
 	Options BucketOptions
+}
+
+// PartUpload is a body that is stored in parts, for one write.
+type PartUpload struct {
+	// ID names it. It is good for the principal, bucket and key that it was begun for only.
+	ID        string
+	Object    ObjectName
+	Principal string
+	// Token is that of the write which publishes it, and Header what is kept with the object.
+	Token  Token
+	Header ObjectHeader
+	// Upload is the store's own name for it.
+	Upload string
+	// BegunAt is when it was begun, or last used.
+	BegunAt time.Time
+	// Published tells that it was completed before.
+	Published bool
+}
+
+// ObjectPart is a part of a body that is stored piece by piece.
+type ObjectPart struct {
+	Number int
+	Size   int64
+	// ETag is the part's MD5 in hex, which is what S3's clients compare.
+	ETag       string
+	ModifiedAt time.Time
+}
+
+// SignedRequest is one that a client may send to the blob store itself, past the gateway, for some time.
+type SignedRequest struct {
+	Method, URL string
+	// Header holds what must be sent with it, as it stands.
+	Header map[string][]string
+	// ExpiresAt is until when the store takes it.
+	ExpiresAt time.Time
 }

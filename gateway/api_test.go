@@ -102,6 +102,7 @@ func serve(t *testing.T, change func(*gateway.Config)) *api {
 	s.Config = gateway.NewServer(g, gateway.ServerConfig{Log: logger})
 	s.Start()
 	t.Cleanup(s.Close)
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &api{t: t, url: s.URL, client: s.Client(), log: log, gateway: g, memory: mem, undescribed: g.Undescribed()}
 }
 

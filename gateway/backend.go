@@ -56,6 +56,10 @@ type Objects interface {
 	CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.ObjectWrite, error)
 	WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error)
 	ObjectMark(ctx context.Context, name fence.ObjectName) (fence.State, error)
+	// SignUpload lets a client store a body itself, for a commit of the same principal.
+	SignUpload(ctx context.Context, w fence.ObjectWrite, valid time.Duration) (fence.Upload, fence.SignedRequest, error)
+	// SignRead lets a client read a body from the store itself; ok is false where it cannot.
+	SignRead(ctx context.Context, o fence.Object, valid time.Duration) (s fence.SignedRequest, ok bool, err error)
 	// Upload stores a body without publishing it, for a commit of the same principal.
 	Upload(ctx context.Context, w fence.ObjectWrite) (fence.Upload, error)
 }

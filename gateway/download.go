@@ -42,6 +42,9 @@ func (g *Gateway) getObject(w http.ResponseWriter, r *http.Request, name fence.O
 			return withState(err, o.State)
 		}
 	}
+	if sent, err := g.redirect(w, r, o); sent || err != nil {
+		return err
+	}
 	return g.sendObject(w, r, o, part, partial)
 }
 

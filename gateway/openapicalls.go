@@ -205,10 +205,11 @@ func objectCalls() map[string]call {
 		"GET " + path: {
 			id: "getObject", summary: "Read an object",
 			text:       "The headers that were kept with the object are answered, too: its Content-Type, and X-Meta-*.",
-			parameters: []string{"version", "readToken", "range", "ifRange", "ifMatch", "ifNoneMatch", "ifModifiedSince", "ifUnmodifiedSince"},
+			parameters: []string{"version", "readToken", "preferRead", "range", "ifRange", "ifMatch", "ifNoneMatch", "ifModifiedSince", "ifUnmodifiedSince"},
 			answers: []told{
 				{http.StatusOK, "The whole body.", kept, asBytes()},
 				{http.StatusPartialContent, "The part that was asked for.", append(kept, "Content-Range"), asBytes()},
+				{http.StatusTemporaryRedirect, "The store has it at Location, for some minutes.", aboutResource("Location", "Preference-Applied"), nil},
 				{http.StatusNotModified, "The client has it already.", kept, nil},
 			},
 			refusals: append(ofToken(), fence.CodeNotFound, fence.CodeRangeNotSatisfiable, fence.CodeStoreUnavailable),
@@ -239,10 +240,10 @@ func objectCalls() map[string]call {
 		"POST /v1/uploads/{bucket}": {
 			id: "uploadObject", summary: "Store a body that a commit publishes",
 			text:       "It publishes nothing, so it takes no token. Content-Type and headers named X-Meta-* are kept for the object.",
-			parameters: append([]string{"uploadKey"}, sent...),
-			body:       &openapi.RequestBody{Description: "The object's bytes.", Content: asBytes()},
-			answers:    []told{{http.StatusCreated, "It is stored.", nil, asJSON("Upload")}},
-			refusals:   append(stored, fence.CodeNotFound, fence.CodeOutcomeUnknown),
+			parameters: append([]string{"uploadKey", "presign"}, sent...),
+			body:       &openapi.RequestBody{Description: "The object's bytes; with presign, JSON of size, sha256 (in hex) and, where wanted, header.", Content: asBytes()},
+			answers:    []told{{http.StatusCreated, "It is stored, or, with presign, the client may store it.", nil, asJSON("Upload")}},
+			refusals:   append(stored, fence.CodeUnsupportedMediaType, fence.CodeNotFound, fence.CodeOutcomeUnknown),
 		},
 	}
 }

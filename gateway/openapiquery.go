@@ -48,6 +48,7 @@ func addQueryParameters(add func(key, in, name, text string, s *openapi.Schema),
 	add("version", "query", "token", "The token under which the version that is read was published.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: tokenPattern})
 	add("versionLimit", "query", "limit", "How many versions a page has at most.", page(maxVersions))
 	add("before", "query", "before", "The next of the page before.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: tokenPattern})
+	add("presign", "query", "presign", "Given without a value: the client stores the body itself, by the request that is answered.", &openapi.Schema{Type: openapi.Types{"string"}, Enum: []any{""}})
 	add("uploadKey", "query", "key", "The key of the object that the upload is for. Who may write some keys of a bucket only names it.", text())
 }
 

@@ -147,6 +147,8 @@ func handSchemas() openapi.Ordered[*openapi.Schema] {
 	addObjectLists(&all, list, next)
 	all.Add("Upload", openapi.Object(openapi.Ordered[*openapi.Schema]{
 		{Name: "blob", Value: openapi.Text("The id that a commit names.")}, {Name: "bucket", Value: openapi.Text("The bucket.")}, {Name: "size", Value: bytes}, {Name: "sha256", Value: sum},
+		{Name: "method", Value: openapi.Text("PUT, for the URL.")}, {Name: "url", Value: openapi.Text("Where the client stores the body, of exactly this size and SHA-256.")},
+		{Name: "headers", Value: openapi.Object(nil)}, {Name: "expires_at", Value: openapi.Text("Until when.")},
 	}, "blob", "bucket", "size", "sha256"))
 	writes := list(openapi.RefTo("CommitWrite"))
 	writes.MinItems, writes.MaxItems = 1, maxCommitWrites

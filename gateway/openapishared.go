@@ -155,6 +155,7 @@ func sharedParameters() openapi.Ordered[*openapi.Parameter] {
 	prefer("preferNumbers", "numbers=string writes int8 and numeric as strings.", numbersAsText)
 	prefer("preferList", "numbers=string writes int8 and numeric as strings. count=exact tells how many rows pass the filters.", numbersAsText, "count=exact")
 	prefer("preferWrite", "numbers=string writes int8 and numeric as strings. return=minimal answers without the row.", numbersAsText, "return=minimal")
+	prefer("preferRead", "redirect sends the reader to the store, where that can be read directly; stream does not.", "redirect", "stream")
 	prefer("preferMinimal", "return=minimal answers without a body.", "return=minimal")
 	for _, name := range []string{"Content-Encoding", "Content-Disposition", "Cache-Control"} {
 		add(name, "header", name, "Kept with the object and told with it.", &openapi.Schema{Type: openapi.Types{"string"}, MaxLength: maxContentHeader})
@@ -183,7 +184,7 @@ func sharedHeaders() openapi.Ordered[*openapi.Header] {
 	add(headerLease, "The name of the lease that protects the resource, percent-encoded.", "")
 	add(headerReplayed, "true: the same write was accepted before, and this is its answer again.", "^true$")
 	add(headerLeaseID, "The grant's secret id.", "")
-	add("Location", "The path of the new row.", "^/v1/rows/")
+	add("Location", "The path of the new row, or where the store has the object.", "^(/v1/rows/|https?://)")
 	add("Preference-Applied", "The preferences that the answer follows.", "")
 	add("Retry-After", "After how many seconds to try again.", "^[1-9][0-9]*$")
 	add("WWW-Authenticate", "How to authenticate.", "")

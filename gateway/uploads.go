@@ -27,7 +27,8 @@ func (g *Gateway) uploadEndpoint(rest string) (endpoint, error) {
 }
 
 func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, bucket string) error {
-	q, err := readQuery(r.URL.RawQuery, "key")
+	raw, presign := cutFlag(r.URL.RawQuery, "presign")
+	q, err := readQuery(raw, "key")
 	if err != nil {
 		return err
 	}
@@ -46,6 +47,9 @@ func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, bucket string) 
 	write := fence.ObjectWrite{Object: name}
 	if write.Access, err = access(r); err != nil {
 		return err
+	}
+	if presign {
+		return g.signUpload(w, r, write)
 	}
 	if err := g.readObjectHeader(r, &write); err != nil {
 		return err

@@ -36,8 +36,11 @@ CREATE TABLE fence.versions (
 CREATE INDEX versions_blob ON fence.versions (blob) WHERE blob IS NOT NULL;
 CREATE INDEX versions_until ON fence.versions (keep_until);
 
--- The blob store's name for a blob that is stored in parts, so that they can be collected, too; and what the store says of a blob.
-ALTER TABLE fence.blobs ADD COLUMN upload text, ADD COLUMN etag text;
+-- Of a blob that is stored in parts: the store's name for it, and the key and token of the write that publishes it. Of one that the
+-- client puts into the store itself: that it lies under its staging key still. etag is what the store says of a blob.
+ALTER TABLE fence.blobs ADD COLUMN upload text, ADD COLUMN key text COLLATE "C", ADD COLUMN token bigint, ADD COLUMN staged boolean NOT NULL DEFAULT false,
+    ADD COLUMN etag text;
+CREATE INDEX blobs_parts ON fence.blobs (bucket, key, id) WHERE state = 'pending' AND upload IS NOT NULL;
 
 -- What a blob holds.
 CREATE TYPE fence.body AS (blob uuid, size bigint, sha256 bytea, etag text, header jsonb);
@@ -262,7 +265,7 @@ SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_blob fence.blobs;
 BEGIN
-    SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.bucket = p_stored AND b.principal = p_principal AND b.size IS NOT NULL;
+    SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.bucket = p_stored AND b.principal = p_principal AND b.size IS NOT NULL AND NOT b.staged;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no such upload of this principal' USING ERRCODE = 'FG012';
     END IF;

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/fencegate/fencegate/fence"
 )
 
 const (
@@ -134,7 +136,7 @@ func (c *Collector) Sweep(ctx context.Context) (Swept, error) {
 			return done, fmt.Errorf("find collectable blobs: %w", err)
 		}
 		for _, g := range page {
-			if err := c.blobs.Delete(ctx, g.Bucket, g.ID); err != nil {
+			if err := c.delete(ctx, g); err != nil {
 				return done, fmt.Errorf("delete blob %s of bucket %s: %w", g.ID, g.Bucket, err)
 			}
 			if err := c.dump.Collected(ctx, g); err != nil {
@@ -146,4 +148,14 @@ func (c *Collector) Sweep(ctx context.Context) (Swept, error) {
 			return done, nil
 		}
 	}
+}
+
+// delete removes a blob's bytes, and the parts of one that was not joined.
+func (c *Collector) delete(ctx context.Context, g fence.Garbage) error {
+	if a, ok := c.blobs.(Assembler); ok && g.Upload != "" {
+		if err := a.DropParts(ctx, g.Bucket, g.ID, g.Upload); err != nil {
+			return err
+		}
+	}
+	return c.blobs.Delete(ctx, g.Bucket, g.ID)
 }

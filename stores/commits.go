@@ -29,6 +29,9 @@ const commitLooks = 8
 
 // Commit looks up what the ledger cannot know, and carries the commit out.
 func (c *Commits) Commit(ctx context.Context, commit fence.Commit) (fence.Committed, error) {
+	if err := c.adopt(ctx, commit); err != nil {
+		return fence.Committed{}, err
+	}
 	if c.objects.naturals == nil {
 		return c.to.Commit(ctx, commit)
 	}

@@ -3,18 +3,13 @@ package stores
 import (
 	"context"
 	"io"
-	"net/http"
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
 )
 
 // Signed is a request that a client may send to the store itself.
-type Signed struct {
-	URL string
-	// Header holds what must be sent with it, as it stands.
-	Header http.Header
-}
+type Signed = fence.SignedRequest
 
 // Direct is a blob store whose clients can come past the gateway, with requests that the gateway signed.
 type Direct interface {
@@ -29,13 +24,7 @@ type Direct interface {
 }
 
 // Part is a part of a blob that is stored piece by piece.
-type Part struct {
-	Number int
-	Size   int64
-	// ETag is the part's MD5 in hex, which is what S3's clients compare.
-	ETag       string
-	ModifiedAt time.Time
-}
+type Part = fence.ObjectPart
 
 // Assembler is a blob store that takes a blob in parts, in any order and from several gateways.
 type Assembler interface {

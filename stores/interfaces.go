@@ -26,6 +26,7 @@ type Ledger interface {
 	Pointers
 	Lister
 	Intents
+	PartIntents
 }
 
 // Pointers says which bytes an object has.
@@ -78,6 +79,30 @@ type Intents interface {
 	// AbortBlob gives a pending intent up: its blob may be collected after the grace period. One that is not
 	// pending is left alone.
 	AbortBlob(ctx context.Context, id string) error
+}
+
+// PartIntents keeps what is stored in parts, or put into the store by the client itself.
+type PartIntents interface {
+	// KeepParts notes what a pending intent is stored in parts for.
+	KeepParts(ctx context.Context, u fence.PartUpload) error
+	// UseParts returns an intent that is stored in parts, pending or published, and begins its time anew. CodeUploadExpired when
+	// there is none of this principal, bucket and key.
+	UseParts(ctx context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error)
+	// ListParts lists up to limit pending intents of a principal that are stored in parts, whose keys begin with prefix, in the order
+	// of their keys and ids behind that of after.
+	ListParts(ctx context.Context, principal, bucket, prefix string, after fence.PartUpload, limit int) ([]fence.PartUpload, error)
+	// StageBlob notes what a client was allowed to put into the store for a pending intent.
+	StageBlob(ctx context.Context, blob fence.Blob, header fence.ObjectHeader) error
+	// StagedBlobs returns those of the blobs that are the principal's and lie under their staging keys still.
+	StagedBlobs(ctx context.Context, principal string, ids []string) ([]StagedBlob, error)
+	// AdoptBlob notes that a blob lies under its own key now.
+	AdoptBlob(ctx context.Context, id string) error
+}
+
+// StagedBlob is a blob that a client puts into the store itself.
+type StagedBlob struct {
+	fence.Blob
+	Bucket string
 }
 
 // Dump is what the ledger does not need any more.

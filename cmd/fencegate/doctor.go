@@ -11,14 +11,16 @@ import (
 )
 
 type doctorCmd struct {
-	databaseFlag
+	DatabaseURL string        `env:"FENCEGATE_DATABASE_URL" secret:"" placeholder:"URL" help:"PostgreSQL URL of the database that holds the ledger and the protected tables. Required, but for --s3-bucket."`
 	PgBouncer   bool          `name:"pgbouncer" help:"PostgreSQL is behind a pooler in transaction mode, as fencegate serve is told."`
 	RedisURL    string        `secret:"" placeholder:"URL" help:"Redis that keeps the leases. Without it Redis is not checked."`
 	RedisPrefix string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger."`
 	AuthFile    string        `placeholder:"FILE" help:"YAML file of principals and rules. Without it none is checked."`
 	TLSClientCA string        `name:"tls-client-ca" placeholder:"FILE" help:"Authorities of client certificates (PEM), as fencegate serve is told. Principals without a secret need it."`
 	BlobDir     string        `placeholder:"DIR" help:"Directory that keeps the blobs, unless S3 does."`
-	Timeout     time.Duration `env:"FENCEGATE_DOCTOR_TIMEOUT" default:"10s" help:"Longest time for each of PostgreSQL, what keeps the leases and every bucket."`
+	S3Bucket    string        `name:"s3-bucket" env:"FENCEGATE_DOCTOR_S3_BUCKET" placeholder:"NAME" help:"Judge the S3 at --s3-endpoint by this bucket, without a database, and look at nothing else."`
+	Verbose     bool          `env:"FENCEGATE_DOCTOR_VERBOSE" help:"Tell all that the S3 was found to do, not only what is wrong."`
+	Timeout     time.Duration `env:"FENCEGATE_DOCTOR_TIMEOUT" default:"10s" help:"Longest time for each of PostgreSQL, what keeps the leases and every bucket; the probes of a bucket's S3 take up to twice that."`
 	lockerPlace
 	s3Flags
 }
@@ -26,8 +28,20 @@ type doctorCmd struct {
 // Help is shown below the flags of fencegate doctor.
 func (doctorCmd) Help() string {
 	return `Looks at a deployment with the settings of fencegate serve and prints a line for each check: ok, warn or FAIL, what was
-looked at, and what was found. It changes nothing that stays: it takes a lease and stores a blob of its own, and removes
-both. The exit code is 1 when a check fails; warnings do not count.`
+looked at, and what was found. It changes nothing that stays: it takes a lease and stores objects of its own, and removes
+them. With --s3-bucket it tells whether fencegate is safe on an S3, before anything is installed. The exit code is 1 when
+a check fails; warnings do not count.`
+}
+
+// Validate asks for a database unless only an S3 is judged.
+func (c doctorCmd) Validate() error {
+	switch {
+	case c.S3Bucket != "":
+		return nil
+	case c.DatabaseURL == "":
+		return errors.New("missing flags: --database-url=URL, or --s3-bucket=NAME to judge an S3 only")
+	}
+	return databaseFlag{c.DatabaseURL}.Validate()
 }
 
 // Run prints the findings.
@@ -39,9 +53,27 @@ func (c *doctorCmd) Run(std *streams, rc *runContext) error {
 		return errors.New("--locker=etcd needs --etcd-url")
 	}
 	r := &report{out: std.out}
+	look := c.deployment
+	if c.S3Bucket != "" {
+		look = c.probeOnly
+	}
+	if err := look(rc, r); err != nil {
+		return err
+	}
+	if err := rc.Err(); err != nil {
+		return err
+	}
+	if r.failed > 0 {
+		return fmt.Errorf("%d of %d checks failed", r.failed, r.checks)
+	}
+	return nil
+}
+
+// deployment looks at all that a gateway with these settings depends on.
+func (c *doctorCmd) deployment(outer context.Context, r *report) error {
 	var ledger ledgerFacts
 	bounded := func(check func(context.Context)) {
-		ctx, cancel := context.WithTimeout(rc, c.Timeout)
+		ctx, cancel := context.WithTimeout(outer, c.Timeout)
 		defer cancel()
 		check(ctx)
 	}
@@ -51,17 +83,15 @@ func (c *doctorCmd) Run(std *streams, rc *runContext) error {
 		r.fail("blobs", "%v", err)
 	} else {
 		for _, bucket := range ledger.buckets {
-			bounded(func(ctx context.Context) { checkBucket(ctx, r, c.s3Flags, c.BlobDir, bucket) })
+			works := false
+			bounded(func(ctx context.Context) { works = checkBucket(ctx, r, c.s3Flags, c.BlobDir, bucket) })
+			if works && c.BlobDir == "" {
+				c.probeBucket(outer, r, bucket)
+			}
 		}
 	}
 	if c.AuthFile != "" {
 		checkAuthFile(r, c.AuthFile, c.TLSClientCA != "")
-	}
-	if err := rc.Err(); err != nil {
-		return err
-	}
-	if r.failed > 0 {
-		return fmt.Errorf("%d of %d checks failed", r.failed, r.checks)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,7 +41,10 @@ func wantLine(t *testing.T, lines []string, begins, has string) {
 // patient is a ledger that the tests make ill.
 func patient(t *testing.T) (url string, exec func(sql string)) {
 	t.Helper()
-	return patientAt(t, testenv.Database(t))
+	return patientIn(t, testenv.Ledger(t, func(url string) error {
+		_, err := pgstore.Migrate(context.Background(), url)
+		return err
+	}))
 }
 
 func patientAt(t *testing.T, url string) (string, func(sql string)) {
@@ -48,6 +52,11 @@ func patientAt(t *testing.T, url string) (string, func(sql string)) {
 	if _, err := pgstore.Migrate(t.Context(), url); err != nil {
 		t.Fatal(err)
 	}
+	return patientIn(t, url)
+}
+
+func patientIn(t *testing.T, url string) (string, func(sql string)) {
+	t.Helper()
 	exec := func(sql string) {
 		t.Helper()
 		conn, err := pgx.Connect(t.Context(), url)

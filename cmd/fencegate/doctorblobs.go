@@ -14,20 +14,21 @@ import (
 	"github.com/fencegate/fencegate/stores/s3store"
 )
 
-// checkBucket stores a blob of its own in a protected bucket, reads it and deletes it.
-func checkBucket(ctx context.Context, r *report, s3 s3Flags, dir, bucket string) {
+// checkBucket stores a blob of its own in a protected bucket, reads it and deletes it, and tells whether it could.
+func checkBucket(ctx context.Context, r *report, s3 s3Flags, dir, bucket string) bool {
 	what := "bucket " + bucket
 	blobs, where, closeStore, err := openBlobs(s3, dir)
 	if err != nil {
 		r.fail(what, "%v", err)
-		return
+		return false
 	}
 	defer closeStore()
 	if err := tryBlob(ctx, blobs, bucket); err != nil {
 		r.fail(what, "%s: %v", where, err)
-		return
+		return false
 	}
 	r.ok(what, "%s: a blob can be stored, read and deleted", where)
+	return true
 }
 
 func openBlobs(s3 s3Flags, dir string) (b stores.Blobs, where string, closeStore func() error, err error) {
@@ -42,11 +43,7 @@ func openBlobs(s3 s3Flags, dir string) (b stores.Blobs, where string, closeStore
 	if err != nil {
 		return nil, "", nil, err
 	}
-	where = "S3 at " + redact(s3.S3Endpoint)
-	if s3.S3Endpoint == "aws" {
-		where = "AWS S3 in " + s3.S3Region
-	}
-	return s, where, s.Close, nil
+	return s, s3.s3Place(), s.Close, nil
 }
 
 func tryBlob(ctx context.Context, blobs stores.Blobs, bucket string) error {

@@ -116,6 +116,7 @@ func TestRulesFindViolations(t *testing.T) {
 		{"StatusesStayInTheGateway", "Fence", "fence/a.go", `const c = http.StatusOK`, "http.StatusOK is for the gateway"},
 		{"StatusesStayInTheGateway", "S3ReturnsOne", "stores/s3store/a.go", `func f() int { return http.StatusConflict }`, "http.StatusConflict is for the gateway"},
 		{"StatusesStayInTheGateway", "S3ComparesOne", "stores/s3store/a.go", `func f(n int) bool { switch n { case http.StatusOK: return true }; return n != http.StatusFound }`, ""},
+		{"StatusesStayInTheGateway", "ProbeComparesOne", "stores/s3store/s3probe/a.go", `func f(n int) bool { switch n { case http.StatusOK: return true }; return n != http.StatusFound }`, ""},
 		{"StatusesStayInTheGateway", "RowsCompareOne", "stores/pgstore/a.go", `func f(n int) bool { return n != http.StatusFound }`, "http.StatusFound is for the gateway"},
 		{"StatusesStayInTheGateway", "Gateway", "gateway/a.go", `const c = http.StatusOK`, ""},
 

@@ -31,23 +31,14 @@ func (s *Store) CheckBucket(ctx context.Context, bucket string) error {
 	return err
 }
 
-// KeepBlob notes what was stored of a pending intent, for the commit that publishes it: the blob is then an upload. Its time begins anew. CodeUploadExpired when
-// it is not pending any more.
+// KeepBlob notes what was stored of a pending intent, for the commit that publishes it: the blob is then an upload. Its time begins
+// anew. CodeUploadExpired when it is not pending any more.
 func (s *Store) KeepBlob(ctx context.Context, blob fence.Blob, header fence.ObjectHeader) error {
 	text, err := headerText(header)
 	if err != nil {
 		return err
 	}
-	var kept bool
-	err = s.query(ctx, `WITH kept AS (UPDATE fence.blobs SET size = $2, sha256 = $3, header = $4::text::jsonb, etag = $5, state_at = now() WHERE id = $1 AND state = 'pending' RETURNING 1)
-		SELECT count(*) > 0 FROM kept`, []any{blob.ID, blob.Size, sumArg(blob.SHA256), text, etagArg(blob.ETag)}, &kept)
-	if fence.CodeOf(err) == fence.CodeOutcomeUnknown {
-		return fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer") // nothing is published by it
-	}
-	if err == nil && !kept {
-		return fence.Errorf(fence.CodeUploadExpired, "the upload took too long and was given up")
-	}
-	return err
+	return s.changeBlob(ctx, "size = $2, sha256 = $3, header = $4::text::jsonb, etag = $5", blob.ID, blob.Size, sumArg(blob.SHA256), text, etagArg(blob.ETag))
 }
 
 // AbortBlob gives a pending intent up. One that is not pending is left alone.
@@ -71,7 +62,7 @@ func (s *Store) Collectable(ctx context.Context, grace time.Duration, limit int)
 	var list []fence.Garbage
 	err := s.transact(ctx, s.grants, func(ctx context.Context, conn *pgxpool.Conn) error {
 		batch := &pgx.Batch{}
-		batch.Queue(`SELECT b.id::text, b.bucket, b.deletions::int FROM fence.blobs b
+		batch.Queue(`SELECT b.id::text, b.bucket, b.deletions::int, coalesce(b.upload, '') FROM fence.blobs b
 		WHERE b.state IN ('garbage', 'aborted') AND b.state_at < now() - $1::interval
 		  AND NOT EXISTS (SELECT 1 FROM fence.objects o WHERE o.blob = b.id)
 		ORDER BY b.state_at LIMIT $2 FOR UPDATE OF b SKIP LOCKED`, grace, limit)

@@ -31,9 +31,11 @@ func TestCountBlobs(t *testing.T) {
 	count(pgstore.BlobCounts{Committed: 1, Garbage: 1, Aborted: 1})
 
 	// More than are counted one by one.
-	w.exec(`INSERT INTO fence.blobs (bucket, principal, state) SELECT 'b', 'p', 'garbage' FROM generate_series(1, 110000);
+	w.exec(`SET session_replication_role = replica;
+		INSERT INTO fence.blobs (bucket, principal, state) SELECT 'b', 'p', 'garbage' FROM generate_series(1, 110000);
 		INSERT INTO fence.objects (bucket, key, blob, deleted, modified_at)
-		SELECT 'b', n::text, id, false, now() FROM (SELECT id, row_number() OVER () AS n FROM fence.blobs WHERE bucket = 'b') b`)
+		SELECT 'b', n::text, id, false, now() FROM (SELECT id, row_number() OVER () AS n FROM fence.blobs WHERE bucket = 'b') b;
+		RESET session_replication_role`)
 	count(pgstore.BlobCounts{Committed: 100_000, Garbage: 100_000, Aborted: 1})
 	w.exec("ANALYZE fence.objects")
 	count(pgstore.BlobCounts{Committed: 110_001, Garbage: 100_000, Aborted: 1})
