@@ -3,6 +3,7 @@ package e2e
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -14,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fencegate/fencegate/internal/testenv"
+	"github.com/jackc/pgx/v5"
 )
 
 // victim is a gateway that is abused, with what is needed to see that it bears it.
@@ -23,13 +24,23 @@ type victim struct {
 	p       *program
 	servers servers
 	addr    string
-	around  string // the folder in which the gateway's own is
+	around  string    // the folder in which the gateway's own is
+	db      *pgx.Conn // for one test at a time
+}
+
+// newVictim readies the servers, and not yet the gateway.
+func newVictim(t *testing.T) *victim {
+	t.Helper()
+	v := &victim{servers: testServers(t), around: t.TempDir()}
+	v.db = connect(t, v.servers.database)
+	t.Cleanup(func() { v.db.Close(context.Background()) })
+	return v
 }
 
 // abused starts a gateway for abuse.
 func abused(t *testing.T, args ...string) *victim {
 	t.Helper()
-	v := &victim{servers: servers{database: testenv.Database(t), redis: testenv.Redis(t)}, around: t.TempDir()}
+	v := newVictim(t)
 	v.p = startOn(t, v.servers, filepath.Join(v.around, "data"), args...)
 	execSQL(t, v.servers.database, walletsSQL)
 	protectBucket(t, v.servers.database, "reports", "report:{key}")
@@ -48,12 +59,16 @@ func (v *victim) in(t *testing.T) *victim {
 // state is all that a client could have changed: data, marks and grants, and the files beside the blobs.
 func (v *victim) state() string {
 	v.t.Helper()
-	rows := queryText(v.t, v.servers.database, `SELECT concat_ws(E'\n',
+	var rows string
+	err := v.db.QueryRow(v.t.Context(), `SELECT concat_ws(E'\n',
 		(SELECT string_agg(w::text, ' ' ORDER BY id) FROM wallets w), (SELECT count(*) FROM changes), (SELECT count(*) FROM flips),
 		(SELECT string_agg(resource || '=' || token, ' ' ORDER BY resource) FROM fence.marks),
 		(SELECT string_agg(lease || '=' || first || blocks::text, ' ' ORDER BY lease) FROM fence.grants),
 		(SELECT string_agg(o::text, ' ' ORDER BY bucket, key) FROM fence.objects o),
-		(SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace))`)
+		(SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relnamespace = 'public'::regnamespace))`).Scan(&rows)
+	if err != nil {
+		v.t.Fatal(err)
+	}
 	return rows + "\n" + strings.Join(v.files(), " ")
 }
 

@@ -77,7 +77,7 @@ func TestAbuseAcquireRate(t *testing.T) {
 func twoPrincipals(t *testing.T, args ...string) (greedy, modest *victim) {
 	t.Helper()
 	const everything = `{leases: ["*"], tables: ["*"], buckets: ["*"], verbs: [lease, read, write]}`
-	v := &victim{servers: testServers(t), around: t.TempDir()}
+	v := newVictim(t)
 	file := filepath.Join(t.TempDir(), "auth.yaml")
 	writeAuthFile(t, file, principal("greedy", false, everything), principal("modest", false, everything))
 	v.p = startServe(t, v.servers, append(args, "--auth-file="+file, "--admin-listen=127.0.0.1:0")...)

@@ -21,7 +21,7 @@ const examples = "../docs/examples"
 func goExamples(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	build := exec.Command("go", "build", "-o", dir+"/", "./"+examples+"/go/...")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", dir+"/", "./"+examples+"/go/...")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
@@ -300,7 +300,7 @@ func shown%d(ctx context.Context, gateway *client.Client, balance int, errBusy e
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-overlay="+overlay, "-o", filepath.Join(dir, "shown"), "./docs/examples/go/shown")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-overlay="+overlay, "-o", filepath.Join(dir, "shown"), "./docs/examples/go/shown")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Errorf("go build: %v\n%s\n%s", err, out, source.String())

@@ -77,6 +77,7 @@ type faultsRig struct {
 	t        testing.TB
 	config   faultsConfig
 	dir      string
+	data     string // PostgreSQL's folder
 	start    int64
 	group    sync.WaitGroup
 	s3Server *localservers.S3
@@ -102,6 +103,9 @@ func newFaultsRig(t testing.TB, c faultsConfig) *faultsRig {
 	// A database that another user runs must be able to enter.
 	if err := os.Chmod(r.dir, 0o755); err != nil {
 		t.Fatal(err)
+	}
+	if r.data = filepath.Join(r.dir, "postgres"); !c.durable {
+		r.data = testenv.QuickDir(t)
 	}
 	t.Cleanup(r.stopServers)
 	if err := r.startPostgres(t.Context()); err != nil {
@@ -141,7 +145,7 @@ func newFaultsRig(t testing.TB, c faultsConfig) *faultsRig {
 }
 
 func (r *faultsRig) startPostgres(ctx context.Context) error {
-	p, err := localservers.StartPostgres(ctx, localservers.PostgresConfig{Dir: filepath.Join(r.dir, "postgres"), Ephemeral: !r.config.durable})
+	p, err := localservers.StartPostgres(ctx, localservers.PostgresConfig{Dir: r.data, Ephemeral: !r.config.durable})
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func startDev(t testing.TB, data string, args ...string) *program {
 // a bucket reports as the seed of private servers has them.
 func startShared(t testing.TB, args ...string) (*program, servers) {
 	t.Helper()
-	s := servers{database: testenv.Database(t), redis: testenv.Redis(t)}
+	s := testServers(t)
 	p := startOn(t, s, t.TempDir(), args...)
 	protectTable(t, s.database, "wallets", "wallet:{id}", "id bigint PRIMARY KEY, owner text NOT NULL, balance numeric NOT NULL")
 	execSQL(t, s.database, "INSERT INTO wallets VALUES (42, 'alice', 100)")
@@ -78,6 +78,19 @@ func startShared(t testing.TB, args ...string) (*program, servers) {
 
 // servers are what a gateway stands in front of.
 type servers struct{ database, redis string }
+
+// ledger makes a database whose ledger is up to date.
+func ledger(t testing.TB) string {
+	t.Helper()
+	return testenv.Ledger(t, func(url string) error {
+		migrate := exec.Command(binary, "migrate", "up")
+		migrate.Env = append(os.Environ(), "FENCEGATE_DATABASE_URL="+url)
+		if out, err := migrate.CombinedOutput(); err != nil {
+			return fmt.Errorf("migrate: %w\n%s", err, out)
+		}
+		return nil
+	})
+}
 
 func (s servers) flags() []string {
 	return []string{"--database-url=" + s.database, "--redis-url=" + s.redis}

@@ -124,7 +124,7 @@ func TestLostReplyOfWrite(t *testing.T) {
 // request with the same token settles it: replayed when the transaction had been committed, carried out when it had
 // never arrived; applied once in either case.
 func TestLostTransaction(t *testing.T) {
-	direct := testenv.Database(t)
+	direct := ledger(t)
 	c, through := cutPostgres(t, direct)
 	w := serveWallets(t, servers{database: through, redis: testenv.Redis(t)})
 	g, object := w.acquire("wallet:1"), w.acquire("report:a")
@@ -207,7 +207,7 @@ func TestLostTransaction(t *testing.T) {
 // TestLostTransactionThatStillRuns (I5, I7): the first attempt waits for a lock when the gateway loses PostgreSQL, and is
 // repeated before it is decided. The repetition waits for it and is told that it was accepted.
 func TestLostTransactionThatStillRuns(t *testing.T) {
-	direct := testenv.Database(t)
+	direct := ledger(t)
 	c, through := cutPostgres(t, direct)
 	w := serveWallets(t, servers{database: through, redis: testenv.Redis(t)})
 	g := w.acquire("wallet:1")

@@ -40,7 +40,7 @@ func buildAndTest(m *testing.M) int {
 		return 1
 	}
 	binary = filepath.Join(dir, "fencegate")
-	build := exec.Command("go", "build", "-o", binary, "github.com/fencegate/fencegate/cmd/fencegate")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "github.com/fencegate/fencegate/cmd/fencegate")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: build: %v\n%s", err, out)
 		return 1

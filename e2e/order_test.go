@@ -20,7 +20,7 @@ import (
 func TestGrantsAreOrderedWhenRedisLosesLeases(t *testing.T) {
 	owner, dir := t, t.TempDir() // a server outlives the subtest that starts it
 	server := startRedis(owner, dir)
-	w := serveWallets(t, servers{database: testenv.Database(t), redis: server.URL()})
+	w := serveWallets(t, servers{database: ledger(t), redis: server.URL()})
 	client := redisClient(t, server.URL())
 	var oldest map[string]string // keys as DUMP gave them
 	for _, lost := range []struct {
@@ -95,7 +95,7 @@ func (s *succession) method() string {
 // TestGrantsAreOrderedAcrossTwoPrimaries (I2, I4): two gateways share the ledger and not the Redis, as when a Redis has
 // split in two. Both give the lease out at once; the ledger alone decides.
 func TestGrantsAreOrderedAcrossTwoPrimaries(t *testing.T) {
-	database := testenv.Database(t)
+	database := ledger(t)
 	one := serveWallets(t, servers{database: database, redis: testenv.RedisServer(t).URL()})
 	other := newWire(t, startOn(t, servers{database: database, redis: testenv.RedisServer(t).URL()}, t.TempDir()).url)
 

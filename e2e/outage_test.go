@@ -41,7 +41,7 @@ func TestRedisOutage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	server := startRedis(t, dir)
-	w := serveWallets(t, servers{database: testenv.Database(t), redis: server.URL()})
+	w := serveWallets(t, servers{database: ledger(t), redis: server.URL()})
 	held := w.acquire("wallet:1", `"ttl":"1h"`)
 	spent := int64(0)
 	write := func(t *testing.T) {
@@ -138,7 +138,7 @@ func stopLater(t testing.TB, server interface{ Stop() error }) {
 // afterwards, one of unknown outcome is settled by repeating it, and nothing is restarted.
 func TestPostgresOutage(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := testenv.QuickDir(t)
 	start := func() *localservers.Postgres {
 		server, err := localservers.StartPostgres(t.Context(), localservers.PostgresConfig{Dir: dir, Ephemeral: true})
 		if err != nil {
@@ -223,6 +223,8 @@ func TestPostgresOutage(t *testing.T) {
 	})
 	t.Run("Killed", func(t *testing.T) {
 		server.Kill()
+		// Its sessions notice a little later, and what one of them has accepted until then counts.
+		within(t, downBound, "the last session ends", func() bool { return !try(t, downBound) })
 		outage(t, downBound)
 		server = start()
 		recovered(t)
@@ -234,7 +236,7 @@ func TestS3Outage(t *testing.T) {
 	t.Parallel()
 	server := newRestartableS3(t)
 	server.start()
-	s := servers{database: testenv.Database(t), redis: testenv.Redis(t)}
+	s := testServers(t)
 	w := serveWallets(t, s, "--s3-endpoint="+server.Endpoint, "--s3-access-key="+server.AccessKey, "--s3-secret-key="+server.SecretKey)
 	server.makeBucket("reports")
 	held := w.acquire("report:a", `"ttl":"1h"`)

@@ -14,13 +14,13 @@ import (
 )
 
 // voidRounds is how often each race is run over HTTP; seal_test.go of the ledger runs many more of them.
-const voidRounds = 300
+const voidRounds = 120
 
 // TestNoWriteCommitsAfterItsTokenIsVoid (I2): a holder writes as fast as it can while its grant is voided. Once the
 // call that voids it has returned, nothing changes any more, whatever the holder is answered later.
 func TestNoWriteCommitsAfterItsTokenIsVoid(t *testing.T) {
 	server := testenv.RedisServer(t)
-	s := servers{database: testenv.Database(t), redis: server.URL()}
+	s := servers{database: ledger(t), redis: server.URL()}
 	w := serveWallets(t, s)
 	w.client = keepAlive(t)
 	client := redisClient(t, server.URL())

@@ -64,7 +64,8 @@ func (p *program) endsWith(code int, says string) {
 }
 
 func testServers(t testing.TB) servers {
-	return servers{database: testenv.Database(t), redis: testenv.Redis(t)}
+	t.Helper()
+	return servers{database: ledger(t), redis: testenv.Redis(t)}
 }
 
 func TestServeRefusesToStart(t *testing.T) {
@@ -105,7 +106,7 @@ func TestServeRefusesToStart(t *testing.T) {
 }
 
 func TestServeShowsItsConfiguration(t *testing.T) {
-	s := testServers(t)
+	s := servers{database: testenv.Database(t), redis: testenv.Redis(t)} // no ledger yet
 	p := launchServeIn(t, []string{
 		"FENCEGATE_DATABASE_URL=" + s.database, "FENCEGATE_REDIS_URL=" + s.redis, "FENCEGATE_LOCK_TIMEOUT=4s",
 		"FENCEGATE_S3_SECRET_KEY=hunter2-secret", "FENCEGATE_S3_ACCESS_KEY=hunter2-access", "FENCEGATE_S3_ENDPOINT=http://127.0.0.1:1",

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/fencegate/fencegate/internal/testenv"
 )
 
 // wire speaks to a gateway from the published contract alone and shares no code with it, so that a change of the
@@ -275,7 +273,7 @@ SELECT fence.protect('wallets', 'wallet:{id}');
 // shared starts a gateway on servers of testenv, with walletsSQL and a bucket reports.
 func shared(t testing.TB, args ...string) (*wire, servers) {
 	t.Helper()
-	s := servers{database: testenv.Database(t), redis: testenv.Redis(t)}
+	s := testServers(t)
 	return serveWallets(t, s, args...), s
 }
 

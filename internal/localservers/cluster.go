@@ -119,7 +119,8 @@ func (c cluster) settings(sockets string) []string {
 		"max_connections=100",
 	}
 	if c.ephemeral {
-		s = append(s, "fsync=off", "full_page_writes=off")
+		// The folder may be in memory, of which logs of write-ahead take no more than they need.
+		s = append(s, "fsync=off", "full_page_writes=off", "max_wal_size=256MB")
 	}
 	return s
 }

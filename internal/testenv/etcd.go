@@ -1,8 +1,6 @@
 package testenv
 
 import (
-	"os"
-	"syscall"
 	"testing"
 
 	"github.com/fencegate/fencegate/internal/localservers"
@@ -27,31 +25,4 @@ func EtcdServer(t testing.TB) *localservers.Etcd {
 	}
 	stopAfter(t, e)
 	return e
-}
-
-// QuickDir makes a folder for the data of a server that waits for the disk with each write and cannot be told otherwise. It
-// survives the server, and not the machine. It is removed when the test ends.
-func QuickDir(t testing.TB) string {
-	t.Helper()
-	dir, err := quickDir()
-	if err != nil {
-		t.Fatalf("testenv: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("testenv: %v", err)
-		}
-	})
-	return dir
-}
-
-func quickDir() (string, error) {
-	const memory, enough = "/dev/shm", 1 << 30
-	var fs syscall.Statfs_t
-	if syscall.Statfs(memory, &fs) == nil && fs.Bavail*uint64(fs.Bsize) > enough {
-		if dir, err := os.MkdirTemp(memory, "fencegate-test-"); err == nil {
-			return dir, nil
-		}
-	}
-	return os.MkdirTemp("", "fencegate-test-")
 }

@@ -43,7 +43,7 @@ func S3Server(t testing.TB) (*localservers.S3, S3) {
 	if err != nil {
 		t.Fatalf("testenv: S3: %v", err)
 	}
-	server, err := localservers.StartS3(t.Context(), localservers.S3Config{Dir: t.TempDir(), Program: program})
+	server, err := localservers.StartS3(t.Context(), localservers.S3Config{Dir: QuickDir(t), Program: program})
 	if err != nil {
 		t.Fatalf("testenv: S3: %v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 
@@ -23,6 +24,7 @@ type servers struct {
 	redis    once[string]
 	etcd     once[string]
 	s3       once[*localservers.S3]
+	ledger   once[string] // the database that ledgers are copies of
 
 	mu   sync.Mutex
 	stop []func() error // guarded by mu
@@ -42,7 +44,7 @@ func (o *once[T]) get(start func() (T, error)) (T, error) {
 
 // Main runs the tests, ends the servers they used, looks for goroutines that nobody ended, and returns the exit code.
 func Main(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "fencegate-test-")
+	dir, err := quickDir()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testenv:", err)
 		return 1
@@ -64,7 +66,7 @@ func (s *servers) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
-	for _, stop := range s.stop {
+	for _, stop := range slices.Backward(s.stop) {
 		err = errors.Join(err, stop())
 	}
 	return errors.Join(err, os.RemoveAll(s.dir))
@@ -120,15 +122,11 @@ func (s *servers) etcdServer() (string, error) {
 		if url := os.Getenv("FENCEGATE_TEST_ETCD_URL"); url != "" {
 			return url, nil
 		}
-		dir, err := quickDir()
+		e, err := localservers.StartEtcd(context.Background(), localservers.EtcdConfig{Dir: filepath.Join(s.dir, "etcd")})
 		if err != nil {
 			return "", err
 		}
-		e, err := localservers.StartEtcd(context.Background(), localservers.EtcdConfig{Dir: dir})
-		if err != nil {
-			return "", errors.Join(err, os.RemoveAll(dir))
-		}
-		s.stopLater(func() error { return errors.Join(e.Stop(), os.RemoveAll(dir)) })
+		s.stopLater(e.Stop)
 		return e.URL(), nil
 	})
 }
