@@ -42,8 +42,11 @@ type ObjectWrite struct {
 	Body io.Reader
 	// Size is the body's length in bytes, -1 when it is not known beforehand.
 	Size int64
-	// SHA256 and MD5 are what the client says of its body; nil when it says nothing.
-	SHA256, MD5 []byte
+	// SHA256, MD5, CRC32C and CRC64NVME are what the client says of its body, the latter two in network byte order; nil when it says
+	// nothing.
+	SHA256, MD5, CRC32C, CRC64NVME []byte
+	// WantETag keeps the body's MD5 as its ETag, for clients that compare it.
+	WantETag bool
 }
 
 // Object is an object's pointer as it stands after a read or a write.
@@ -90,6 +93,8 @@ type Blob struct {
 	SHA256 [32]byte
 	// ETag is as in Object.
 	ETag string
+	// Bucket is that which it was stored for; empty is the object's own.
+	Bucket string
 }
 
 // Garbage is a blob that no object refers to, and how often its bytes were deleted so far.

@@ -74,14 +74,17 @@ func printable(s string) bool {
 }
 
 // contentMD5 reads Content-MD5, nil when it is not given.
-func contentMD5(h http.Header) ([]byte, error) {
-	value, err := one(h, "Content-Md5")
-	if err != nil || len(h.Values("Content-Md5")) == 0 {
+func contentMD5(h http.Header) ([]byte, error) { return checksumHeader(h, "Content-MD5", 16) }
+
+// checksumHeader reads a header that is the base64 of a checksum of so many bytes, nil when it is not given.
+func checksumHeader(h http.Header, name string, size int) ([]byte, error) {
+	value, err := one(h, name)
+	if err != nil || len(h.Values(name)) == 0 {
 		return nil, err
 	}
 	sum, err := base64.StdEncoding.Strict().DecodeString(value)
-	if err != nil || len(sum) != 16 {
-		return nil, fence.Errorf(fence.CodeInvalidRequest, "Content-MD5 is the base64 of 16 bytes").In("Content-MD5")
+	if err != nil || len(sum) != size {
+		return nil, fence.Errorf(fence.CodeInvalidRequest, "%s is the base64 of %d bytes", name, size).In(name)
 	}
 	return sum, nil
 }

@@ -94,6 +94,12 @@ func (g *Gateway) readObjectHeader(r *http.Request, write *fence.ObjectWrite) (e
 	if write.SHA256, err = sha256Digest(r.Header); err != nil {
 		return err
 	}
+	if write.CRC32C, err = checksumHeader(r.Header, "X-Amz-Checksum-Crc32c", 4); err != nil {
+		return err
+	}
+	if write.CRC64NVME, err = checksumHeader(r.Header, "X-Amz-Checksum-Crc64nvme", 8); err != nil {
+		return err
+	}
 	if write.Size = r.ContentLength; write.Size > g.cfg.MaxObject {
 		return objectTooLarge(g.cfg.MaxObject)
 	}

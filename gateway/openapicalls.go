@@ -175,7 +175,7 @@ func objectCalls() map[string]call {
 	const path = "/v1/objects/{bucket}/{key}"
 	stored := []fence.Code{fence.CodeTooLarge, fence.CodeChecksumMismatch, fence.CodeUploadExpired, fence.CodeStoreUnavailable}
 	written := aboutResource(headerReplayed, "Preference-Applied")
-	sent := []string{"Content-Encoding", "Content-Disposition", "Cache-Control", "Content-MD5", "Content-Digest", "Repr-Digest"}
+	sent := []string{"Content-Encoding", "Content-Disposition", "Cache-Control", "Content-MD5", "Content-Digest", "Repr-Digest", "crc32c", "crc64nvme"}
 	return map[string]call{
 		"GET /v1/objects/{bucket}": {
 			id: "listObjects", summary: "List the objects of a bucket",

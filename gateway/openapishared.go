@@ -162,6 +162,8 @@ func sharedParameters() openapi.Ordered[*openapi.Parameter] {
 	}
 	add("Content-MD5", "header", "Content-MD5", "The base64 of the body's MD5.", plain())
 	add("Content-Digest", "header", "Content-Digest", "The body's SHA-256.", &openapi.Schema{Type: openapi.Types{"string"}, Examples: []any{"sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:"}})
+	add("crc32c", "header", "X-Amz-Checksum-Crc32c", "The base64 of the body's CRC-32C.", plain())
+	add("crc64nvme", "header", "X-Amz-Checksum-Crc64nvme", "The base64 of the body's CRC-64/NVME.", plain())
 	add("Repr-Digest", "header", "Repr-Digest", "As Content-Digest.", plain())
 	add("lastEventId", "header", headerLastEvent, "The id of the event behind which the stream goes on. It goes before the parameter after.", plain())
 	addQueryParameters(add, &all)

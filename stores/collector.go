@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// uploadMargin is for the steps of a write that come after its upload.
-	uploadMargin = 30 * time.Second
+	// UploadMargin is for the steps of a write that come after its upload.
+	UploadMargin = 30 * time.Second
 	// sweepPage is how many blobs the ledger is asked for at once.
 	sweepPage = 100
 )
@@ -111,7 +111,7 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) Sweep(ctx context.Context) (Swept, error) {
 	var done Swept
 	for {
-		n, err := c.dump.AbortStale(ctx, c.cfg.UploadLimit+uploadMargin, sweepPage)
+		n, err := c.dump.AbortStale(ctx, c.cfg.UploadLimit+UploadMargin, sweepPage)
 		if err != nil {
 			return done, fmt.Errorf("abort stale blobs: %w", err)
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/fencegate/fencegate/fence"
@@ -37,10 +38,13 @@ func (o *Objects) SignUpload(ctx context.Context, w fence.ObjectWrite, valid tim
 		return fence.Upload{}, Signed{}, fmt.Errorf("begin blob: %w", err)
 	}
 	blob := fence.Blob{ID: id, Size: w.Size, SHA256: [32]byte(w.SHA256)}
+	valid = min(valid, o.cfg.UploadLimit)
+	expires := time.Now().Add(valid)
 	var signed Signed
 	if err = o.ledger.StageBlob(ctx, blob, w.Header); err == nil {
-		signed, err = direct.SignPut(ctx, w.Object.Bucket, id, w.Size, blob.SHA256, min(valid, o.cfg.UploadLimit))
+		signed, err = direct.SignPut(ctx, w.Object.Bucket, id, w.Size, blob.SHA256, valid)
 	}
+	signed.Method, signed.ExpiresAt = http.MethodPut, expires
 	if err != nil {
 		o.abort(ctx, id)
 		return fence.Upload{}, Signed{}, err
@@ -54,7 +58,10 @@ func (o *Objects) SignRead(ctx context.Context, obj fence.Object, valid time.Dur
 	if !can || obj.Natural {
 		return Signed{}, false, nil
 	}
-	s, err = direct.SignGet(ctx, obj.BlobBucket, obj.Blob, obj.Header, min(valid, o.cfg.DownloadLimit))
+	valid = min(valid, o.cfg.DownloadLimit)
+	expires := time.Now().Add(valid)
+	s, err = direct.SignGet(ctx, obj.BlobBucket, obj.Blob, obj.Header, valid)
+	s.Method, s.ExpiresAt = http.MethodGet, expires
 	return s, err == nil, err
 }
 

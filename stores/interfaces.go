@@ -57,6 +57,8 @@ type Pointers interface {
 
 // Lister lists what the ledger has of a bucket.
 type Lister interface {
+	// Buckets names the buckets that something protects, in the order of their bytes.
+	Buckets(ctx context.Context) ([]string, error)
 	// Bindings lists the protected prefixes of a bucket in the order of their bytes; none is CodeNotFound.
 	Bindings(ctx context.Context, bucket string) ([]fence.BucketBinding, error)
 	// ListObjects returns a page of the objects that the ledger knows, whatever protects them.

@@ -9,6 +9,9 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
+// Buckets names the buckets that something protects, in the order of their bytes.
+func (o *Objects) Buckets(ctx context.Context) ([]string, error) { return o.ledger.Buckets(ctx) }
+
 // ListObjects returns a page of a bucket's objects: those of the ledger, and those that lie in the bucket under keys which the ledger does
 // not know. Page and page are of two snapshots.
 func (o *Objects) ListObjects(ctx context.Context, q fence.ObjectQuery) (fence.ObjectPage, error) {

@@ -53,7 +53,7 @@ type Naturals interface {
 	// Take copies the natural object that Stat described to a blob, within the store, and verifies the copy. ErrChanged and ErrMissing
 	// as in OpenNatural.
 	Take(ctx context.Context, bucket string, n Natural, id string) error
-	// Give copies a blob to a natural object, within the store, and returns it as it is then.
+	// Give copies a blob, whichever bucket it was stored for, to a natural object, within the store, and returns it as it is then.
 	Give(ctx context.Context, bucket string, blob fence.Blob, key string, header fence.ObjectHeader) (Natural, error)
 	// Remove deletes a natural object; one that is absent is no error.
 	Remove(ctx context.Context, bucket, key string) error

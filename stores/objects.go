@@ -3,8 +3,6 @@ package stores
 import (
 	"cmp"
 	"context"
-	"crypto/md5"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -109,12 +107,8 @@ func (o *Objects) checkBody(w fence.ObjectWrite) error {
 		return fence.Errorf(fence.CodeInvalidRequest, "a body cannot have %d bytes", w.Size).In("size")
 	case w.Size > o.cfg.MaxSize:
 		return o.errTooLarge()
-	case w.SHA256 != nil && len(w.SHA256) != sha256.Size:
-		return fence.Errorf(fence.CodeInvalidRequest, "a SHA-256 has %d bytes, not %d", sha256.Size, len(w.SHA256)).In("sha256")
-	case w.MD5 != nil && len(w.MD5) != md5.Size:
-		return fence.Errorf(fence.CodeInvalidRequest, "an MD5 has %d bytes, not %d", md5.Size, len(w.MD5)).In("md5")
 	}
-	return nil
+	return checkLengths(w)
 }
 
 func (o *Objects) errTooLarge() error {

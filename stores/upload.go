@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/md5"
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -18,7 +19,8 @@ var errUploadLimit = errors.New("the upload took too long")
 type upload struct {
 	*Body
 	sha256 hash.Hash
-	md5    hash.Hash // nil unless the client sent one to compare
+	md5    hash.Hash // nil unless the client wants it kept
+	sent   []checksum
 	max    int64
 	tooBig error
 }
@@ -33,6 +35,9 @@ func (u *upload) Read(p []byte) (int, error) {
 	if u.md5 != nil {
 		u.md5.Write(p[:n])
 	}
+	for _, c := range u.sent {
+		c.Write(p[:n])
+	}
 	return n, err
 }
 
@@ -40,8 +45,8 @@ func (u *upload) Read(p []byte) (int, error) {
 func (o *Objects) store(ctx context.Context, id string, w fence.ObjectWrite) (fence.Blob, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, o.cfg.UploadLimit, errUploadLimit)
 	defer cancel()
-	u := &upload{Body: NewBody(limited, w.Body, w.Size), sha256: sha256.New(), max: o.cfg.MaxSize, tooBig: o.errTooLarge()}
-	if w.MD5 != nil {
+	u := &upload{Body: NewBody(limited, w.Body, w.Size), sha256: sha256.New(), sent: checksums(w), max: o.cfg.MaxSize, tooBig: o.errTooLarge()}
+	if w.WantETag {
 		u.md5 = md5.New()
 	}
 	err := o.blobs.Put(limited, w.Object.Bucket, id, u, w.Size)
@@ -56,8 +61,13 @@ func (o *Objects) store(ctx context.Context, id string, w fence.ObjectWrite) (fe
 	if w.SHA256 != nil && !bytes.Equal(w.SHA256, blob.SHA256[:]) {
 		return fence.Blob{}, fence.Errorf(fence.CodeChecksumMismatch, "the body's SHA-256 is %x, not %x", blob.SHA256, w.SHA256).In("sha256")
 	}
-	if u.md5 != nil && !bytes.Equal(w.MD5, u.md5.Sum(nil)) {
-		return fence.Blob{}, fence.Errorf(fence.CodeChecksumMismatch, "the body's MD5 is %x, not %x", u.md5.Sum(nil), w.MD5).In("md5")
+	for _, c := range u.sent {
+		if err := c.differs(); err != nil {
+			return fence.Blob{}, err
+		}
+	}
+	if w.WantETag {
+		blob.ETag = hex.EncodeToString(u.md5.Sum(nil))
 	}
 	return blob, nil
 }

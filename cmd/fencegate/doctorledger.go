@@ -67,7 +67,7 @@ func (d *postgresDoctor) rights(ctx context.Context) bool {
 			WHERE NOT has_table_privilege(c.oid, r.need) ORDER BY 1)
 		|| ARRAY(SELECT 'SELECT on ' || c.oid::regclass FROM pg_class c WHERE c.relnamespace = n.oid AND c.relname = 'blocks' AND NOT has_sequence_privilege(c.oid, 'SELECT'))
 		|| ARRAY(SELECT 'EXECUTE on ' || p.oid::regproc FROM pg_proc p WHERE p.pronamespace = n.oid
-			AND p.proname NOT IN ('advance', 'protect', 'protect_bucket', 'protect_view', 'protect_relation', 'unprotect', 'unprotect_bucket',
+			AND p.proname NOT IN ('advance', 'protect', 'protect_bucket', 'protect_view', 'protect_relation', 'unprotect', 'unprotect_bucket', 'set_options',
 				'guard', 'unguard', 'make_guard', 'drop_guard', 'refresh_guards', 'guard_ddl', 'refuse_unadmitted') AND NOT has_function_privilege(p.oid, 'EXECUTE') ORDER BY 1)
 		FROM pg_namespace n WHERE n.nspname = 'fence'`).Scan(&owner, &user, &member, &missing)
 	switch {

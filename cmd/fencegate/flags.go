@@ -130,12 +130,13 @@ func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.Coll
 
 // s3Flags select a blob store on S3 in place of a directory.
 type s3Flags struct {
-	S3Endpoint  string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" secret:"" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
-	S3Region    string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
-	S3AccessKey string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" secret:"" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
-	S3SecretKey string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" secret:"" placeholder:"KEY" help:"S3 secret key."`
-	S3PathStyle bool   `name:"s3-path-style" env:"FENCEGATE_S3_PATH_STYLE" default:"true" negatable:"" help:"Put the bucket into the path, not the host name."`
-	S3Prefix    string `name:"s3-prefix" env:"FENCEGATE_S3_PREFIX" default:".fencegate/" help:"Reserved key prefix below which blobs are kept in each bucket."`
+	S3Endpoint   string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" secret:"" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
+	S3Region     string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
+	S3AccessKey  string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" secret:"" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
+	S3SecretKey  string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" secret:"" placeholder:"KEY" help:"S3 secret key."`
+	S3PathStyle  bool   `name:"s3-path-style" env:"FENCEGATE_S3_PATH_STYLE" default:"true" negatable:"" help:"Put the bucket into the path, not the host name."`
+	S3Prefix     string `name:"s3-prefix" env:"FENCEGATE_S3_PREFIX" default:".fencegate/" help:"Reserved key prefix below which blobs are kept in each bucket."`
+	S3BlobBucket string `name:"s3-blob-bucket" env:"FENCEGATE_S3_BLOB_BUCKET" placeholder:"BUCKET" help:"Keep all blobs in this bucket instead of each in that of its object. Blobs that exist do not move along."`
 }
 
 // check wants one place for blobs: a directory, or S3.
@@ -158,7 +159,7 @@ func (f s3Flags) store() s3store.Config {
 	}
 	return s3store.Config{
 		Endpoint: endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
-		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix,
+		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix, BlobBucket: f.S3BlobBucket,
 		AnswerTimeout: s3AnswerTimeout,
 	}
 }

@@ -225,7 +225,7 @@ func TestGrantBlock(t *testing.T) {
 		// What such a function locks before it fails is enough to stop every gateway.
 		var callable []string
 		if err := conn.QueryRow(t.Context(), `SELECT coalesce(array_agg(oid::regprocedure::text), '{}') FROM pg_proc
-			WHERE pronamespace = 'fence'::regnamespace AND proname IN ('advance', 'protect', 'protect_view', 'protect_relation', 'protect_bucket', 'unprotect', 'unprotect_bucket',
+			WHERE pronamespace = 'fence'::regnamespace AND proname IN ('advance', 'protect', 'protect_view', 'protect_relation', 'protect_bucket', 'unprotect', 'unprotect_bucket', 'set_options',
 				'guard', 'unguard', 'make_guard', 'drop_guard', 'refresh_guards') AND has_function_privilege(oid, 'EXECUTE')`).Scan(&callable); err != nil || len(callable) > 0 {
 			t.Errorf("the gateway's role may call %v (%v)", callable, err)
 		}

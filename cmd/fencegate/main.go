@@ -30,6 +30,7 @@ type cli struct {
 	Demo    demoCmd    `cmd:"" help:"Play the pause: a worker is stopped past its lease and writes late, without fencing and with it."`
 	Migrate migrateCmd `cmd:"" help:"Bring the ledger (schema fence) of a database up to date, or tell how it stands."`
 	Protect protectCmd `cmd:"" help:"Put a table or a bucket under the protection of leases."`
+	Objects objectsCmd `cmd:"" help:"Move objects into the ledger and out of it, look at versions and restore them."`
 	Auth    authCmd    `cmd:"" help:"Make secrets for principals, and check the file that says what they may do."`
 	Health  healthCmd  `cmd:"" help:"Ask a gateway whether it is ready; the health check of a container."`
 	Doctor  doctorCmd  `cmd:"" help:"Check a deployment: a verdict for each thing that it depends on."`

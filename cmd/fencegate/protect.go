@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/fencegate/fencegate/stores/pgstore"
 )
@@ -20,6 +21,7 @@ func (protectCmd) Help() string {
   fencegate protect wallets --lease 'wallet:{id}'
   fencegate protect wallets --guard
   fencegate protect --bucket reports --prefix daily/ --lease 'daily:{key:2}'
+  fencegate protect --bucket reports --keep 720h
   fencegate protect ls`
 }
 
@@ -32,7 +34,34 @@ type protectSetCmd struct {
 	Guard   bool     `env:"-" xor:"guard" help:"Refuse, in the database, every change of the table's rows by a transaction that was not admitted for them."`
 	Unguard bool     `env:"-" xor:"guard" help:"Take the guard away. The table stays protected."`
 	Remove  bool     `env:"-" xor:"guard" help:"Take the protection away, and the guard with it. The marks stay."`
+	bucketOptionFlags
 	databaseFlag
+}
+
+// bucketOptionFlags are options of a protected bucket or prefix. What is not given stays as it is.
+type bucketOptionFlags struct {
+	Keep     *time.Duration `env:"-" placeholder:"TIME" help:"How long bodies that were replaced or deleted are kept as versions: 720h. 0s is not at all, the default."`
+	Redirect *bool          `env:"-" negatable:"" help:"Send readers to the S3 itself, by URLs that are good for some minutes. Default: no."`
+	Existing *bool          `env:"-" negatable:"" help:"Serve objects that lie in the bucket under their own keys until they are written. Default: yes."`
+	Deletes  string         `env:"-" enum:",refuse,lease" default:"" placeholder:"HOW" help:"Deletes by S3 clients without a token: refuse (the default), or lease: take the object's lease for the delete."`
+}
+
+// options are those that were given.
+func (f bucketOptionFlags) options() map[string]any {
+	given := map[string]any{}
+	if f.Keep != nil {
+		given["keep"] = fmt.Sprintf("%d ms", f.Keep.Milliseconds())
+	}
+	if f.Redirect != nil {
+		given["redirect"] = *f.Redirect
+	}
+	if f.Existing != nil {
+		given["existing"] = *f.Existing
+	}
+	if f.Deletes != "" {
+		given["deletes"] = f.Deletes
+	}
+	return given
 }
 
 // Help is shown below the flags of fencegate protect set.
@@ -46,11 +75,15 @@ transactions that write to the table, and wants to be run by the table's owner. 
 
 // Validate refuses flags that do not go together.
 func (c *protectSetCmd) Validate() error {
-	if c.Lease == "" && !c.Guard && !c.Unguard && !c.Remove {
+	options := len(c.options()) > 0
+	if c.Lease == "" && !c.Guard && !c.Unguard && !c.Remove && !options {
 		return errors.New("missing flags: --lease=TEMPLATE")
 	}
 	if c.Remove && c.Lease != "" {
 		return errors.New("--remove takes a protection away, and --lease is for one that is made or changed")
+	}
+	if options && (c.Bucket == "" || c.Remove) {
+		return errors.New("--keep, --redirect, --existing and --deletes are for a bucket (--bucket) that is protected")
 	}
 	if len(c.Key) > 0 && c.Lease == "" {
 		return errors.New("--key goes with --lease")
@@ -98,6 +131,9 @@ type protectStep struct {
 func (c *protectSetCmd) steps(b binding, store *pgstore.Store) (steps []protectStep) {
 	if c.Lease != "" {
 		steps = append(steps, protectStep{"protected by lease " + c.Lease, func(ctx context.Context) error { return b.protect(ctx, store) }})
+	}
+	if options := c.options(); len(options) > 0 {
+		steps = append(steps, protectStep{"set up as asked for", func(ctx context.Context) error { return store.SetOptions(ctx, c.Bucket, c.Prefix, options) }})
 	}
 	switch {
 	case c.Guard:

@@ -29,6 +29,13 @@ func TestProtectGuardListRemove(t *testing.T) {
 		{"gone --lease=gone:{id} --guard", exitOK, "table gone is guarded"},
 		{"gone --unguard", exitOK, "table gone is not guarded any more"},
 		{"--bucket=reports --prefix=daily/ --lease=daily:{key:2}", exitOK, "keys below daily/ is protected by lease"},
+		{"--bucket=reports --prefix=daily/ --keep=1h --redirect", exitOK, "keys below daily/ is set up as asked for"},
+		{"--bucket=reports --keep=1h", exitFailed, "not protected"},
+		{"wallets --keep=1h", 80, "are for a bucket"},
+		{"--bucket=reports --deletes=allow", 80, "--deletes must be one of"},
+		{"--bucket=reports --prefix=daily/ --keep=-1h", exitFailed, "keep is a time of up to 3650 days"},
+		{"--bucket=reports --prefix=daily/ --no-existing", exitOK, "set up"},
+		{"--bucket=reports --prefix=daily/ --existing", exitOK, "set up"},
 		{"--bucket=reports --lease=r", exitOK, ""},
 		{"--bucket=reports --guard", exitFailed, "not for buckets"},
 		{"--bucket=reports --remove", exitOK, "bucket reports is not protected any more"},
@@ -44,11 +51,11 @@ func TestProtectGuardListRemove(t *testing.T) {
 	}
 	exec("DROP TABLE gone; ALTER TABLE wallets DISABLE TRIGGER fence_guard_delete")
 	_, out, errs := command(t, "protect", "ls", "--database-url="+url)
-	want := `KIND    NAME            KEY  LEASE          GUARD    STATE
-table   public.gone     id   gone:{id}      -        gone: there is no such table any more
-view    public.shown    no   t:{no}         -        ok
-table   public.wallets  id   wallet:{id}    guarded  guard has gaps: guard it again
-bucket  reports/daily/  -    daily:{key:2}  -        ok
+	want := `KIND    NAME            KEY  LEASE          GUARD    OPTIONS                                  STATE
+table   public.gone     id   gone:{id}      -        -                                        gone: there is no such table any more
+view    public.shown    no   t:{no}         -        -                                        ok
+table   public.wallets  id   wallet:{id}    guarded  -                                        guard has gaps: guard it again
+bucket  reports/daily/  -    daily:{key:2}  -        existing=true keep=1h0m0s redirect=true  ok
 `
 	if out != want || errs != "" {
 		t.Errorf("%s%s\nwant\n%s", out, errs, want)

@@ -3,8 +3,11 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/fencegate/fencegate/stores/pgstore"
 )
@@ -33,7 +36,7 @@ func (c *protectLsCmd) Run(std *streams, rc *runContext) error {
 	}
 	table := tabwriter.NewWriter(std.out, 0, 0, 2, ' ', 0)
 	if !c.JSON {
-		fmt.Fprintln(table, "KIND\tNAME\tKEY\tLEASE\tGUARD\tSTATE")
+		fmt.Fprintln(table, "KIND\tNAME\tKEY\tLEASE\tGUARD\tOPTIONS\tSTATE")
 	}
 	for _, p := range list {
 		if c.JSON {
@@ -55,9 +58,22 @@ func (c *protectLsCmd) Run(std *streams, rc *runContext) error {
 		if p.Prefix != "" {
 			name += "/" + p.Prefix
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", kind, shownName(name), orDash(strings.Join(p.Key, ",")), shownName(p.Template), guard, protectionState(p))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", kind, shownName(name), orDash(strings.Join(p.Key, ",")), shownName(p.Template), guard, orDash(shownOptions(p.Options)), protectionState(p))
 	}
 	return table.Flush()
+}
+
+// shownOptions are a bucket's options in the order of their names.
+func shownOptions(options map[string]any) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		value := fmt.Sprint(options[name])
+		if d, err := time.ParseDuration(strings.ReplaceAll(value, " ", "")); err == nil { // as protect writes it
+			value = d.String()
+		}
+		list = append(list, name+"="+value)
+	}
+	return strings.Join(list, " ")
 }
 
 // protectionState says how a protection stands, and what to do.

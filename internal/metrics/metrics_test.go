@@ -210,12 +210,13 @@ func TestInFlight(t *testing.T) {
 
 func TestSwept(t *testing.T) {
 	m := newMetrics()
-	m.Swept(stores.Swept{Aborted: 2, Deleted: 3}, errors.New("the store is away"))
+	m.Swept(stores.Swept{Aborted: 2, Expired: 5, Deleted: 3}, errors.New("the store is away"))
 	expect(t, m, "fencegate_collector_last_success_timestamp_seconds 0")
 	m.Swept(stores.Swept{Deleted: 1}, nil)
 	expect(t, m, `fencegate_collector_passes_total{result="failed"} 1`, `fencegate_collector_passes_total{result="ok"} 1`)
 	expect(t, m, "fencegate_collector_deleted_total 4")
 	expect(t, m, "fencegate_collector_aborted_total 2")
+	expect(t, m, "fencegate_collector_expired_total 5")
 }
 
 // expect demands samples in a scrape, and names as Prometheus wants them.

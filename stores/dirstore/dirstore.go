@@ -75,7 +75,16 @@ func (s *Store) Put(ctx context.Context, bucket, id string, body io.Reader, size
 	return nil
 }
 
-func (s *Store) put(ctx context.Context, at place, b *stores.Body) (err error) {
+func (s *Store) put(ctx context.Context, at place, b *stores.Body) error {
+	return s.write(ctx, at, func(w io.Writer) error {
+		// The file's own ReadFrom would bypass the buffer only to make one per call.
+		_, err := io.CopyBuffer(struct{ io.Writer }{w}, b, make([]byte, copyBuffer))
+		return err
+	})
+}
+
+// write makes a file of what fill writes, whole or not at all.
+func (s *Store) write(ctx context.Context, at place, fill func(io.Writer) error) (err error) {
 	tmp, err := s.createTemp()
 	if err != nil {
 		return err
@@ -85,17 +94,13 @@ func (s *Store) put(ctx context.Context, at place, b *stores.Body) (err error) {
 			err = errors.Join(err, s.removeIfThere(tmp.name))
 		}
 	}()
-	// The file's own ReadFrom would bypass the buffer only to make one per call.
-	if _, err = io.CopyBuffer(struct{ io.Writer }{tmp}, b, make([]byte, copyBuffer)); err != nil {
+	if err = fill(tmp); err != nil {
 		return err
 	}
 	if err = tmp.Sync(); err != nil {
 		return err
 	}
-	if err = s.ensureDir(at.bucket, "."); err != nil {
-		return err
-	}
-	if err = s.ensureDir(at.dir, at.bucket); err != nil {
+	if err = s.ensurePath(at); err != nil {
 		return err
 	}
 	// After the deadline the intent may be given up and its blob deleted: nothing may appear then.
@@ -103,15 +108,26 @@ func (s *Store) put(ctx context.Context, at place, b *stores.Body) (err error) {
 		return context.Cause(ctx)
 	}
 	if err = s.root.Rename(tmp.name, at.file); err != nil {
-		// Somebody may have removed the directories: the next Put makes them again.
-		s.durable.Delete(at.bucket)
-		s.durable.Delete(at.dir)
+		s.forgetPath(at)
 		return err
 	}
 	if err = syncDir(s.root.Open(at.dir)); err != nil {
 		return errors.Join(err, s.removeIfThere(at.file))
 	}
 	return nil
+}
+
+func (s *Store) ensurePath(at place) error {
+	if err := s.ensureDir(at.bucket, "."); err != nil {
+		return err
+	}
+	return s.ensureDir(at.dir, at.bucket)
+}
+
+// forgetPath is for when somebody may have removed the directories: the next write makes them again.
+func (s *Store) forgetPath(at place) {
+	s.durable.Delete(at.bucket)
+	s.durable.Delete(at.dir)
 }
 
 // ensureDir makes a directory and its entry in the parent durable, once.
@@ -161,13 +177,13 @@ func (s *Store) Open(_ context.Context, bucket, id string, offset, length int64)
 	}{io.NewSectionReader(f, offset, length), f}, nil
 }
 
-// Delete implements stores.Blobs.
+// Delete implements stores.Blobs. It also removes the parts of a blob that was not joined.
 func (s *Store) Delete(_ context.Context, bucket, id string) error {
 	at, err := locate(bucket, id)
 	if err != nil {
 		return err
 	}
-	if err := s.removeIfThere(at.file); err != nil {
+	if err := errors.Join(s.removeIfThere(at.file), s.removeParts(at.file+partsDir)); err != nil {
 		return unavailable(err, "delete blob %s", id)
 	}
 	return nil

@@ -30,6 +30,14 @@ func TestBlobs(t *testing.T) {
 	storetest.RunBlobs(t, func(t *testing.T) (stores.Blobs, string) { return open(t, t.TempDir()), "reports" })
 }
 
+func TestAssembler(t *testing.T) {
+	storetest.RunAssembler(t, func(t *testing.T) storetest.PartStore {
+		dir := t.TempDir()
+		s := open(t, dir)
+		return storetest.PartStore{Assembler: s, Blobs: s, Other: open(t, dir), Bucket: "reports"}
+	})
+}
+
 const id = "0123456789abcdef"
 
 func TestBlobSurvivesReopening(t *testing.T) {

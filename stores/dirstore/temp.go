@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// tempDir holds the files that are being written. A bucket's directory never starts with a dot.
+// tempDir holds the files that are being written, and the parts that are being removed. A bucket's directory never starts with a dot.
 const tempDir = ".tmp"
 
 // tempFile is a file that is locked for as long as its process writes it.
@@ -67,7 +67,8 @@ func (s *Store) clearIfDead(name string) error {
 	if err != nil || !free {
 		return err
 	}
-	return s.removeIfThere(name)
+	// Parts that are being removed are a directory of files.
+	return s.root.RemoveAll(name)
 }
 
 // lock takes the file's lock, and reports whether nobody else has it. It ends with the file, or with the process.

@@ -64,7 +64,7 @@ func (s *Store) Collectable(ctx context.Context, grace time.Duration, limit int)
 		batch := &pgx.Batch{}
 		batch.Queue(`SELECT b.id::text, b.bucket, b.deletions::int, coalesce(b.upload, '') FROM fence.blobs b
 		WHERE b.state IN ('garbage', 'aborted') AND b.state_at < now() - $1::interval
-		  AND NOT EXISTS (SELECT 1 FROM fence.objects o WHERE o.blob = b.id)
+		  AND NOT EXISTS (SELECT 1 FROM fence.objects o WHERE o.blob = b.id) AND NOT EXISTS (SELECT 1 FROM fence.versions v WHERE v.blob = b.id)
 		ORDER BY b.state_at LIMIT $2 FOR UPDATE OF b SKIP LOCKED`, grace, limit)
 		return s.sendOn(ctx, conn, batch, func(results pgx.BatchResults) error {
 			rows, err := results.Query()
@@ -86,4 +86,20 @@ func (s *Store) Collected(ctx context.Context, g fence.Garbage) error {
 	}
 	return s.exec(ctx, `UPDATE fence.blobs SET deletions = 1, state_at = now()
 		WHERE id = $1 AND state IN ('garbage', 'aborted') AND deletions = 0`, g.ID)
+}
+
+// Due counts what a collector would find.
+type Due struct {
+	// Stale are intents to be given up, Expired versions that are kept no longer, Garbage blobs whose bytes are to be deleted, and
+	// First those of them that were not deleted once before.
+	Stale, Expired, Garbage, First int64
+}
+
+// DueBlobs counts what a collector would find, with the age of stale intents and the grace period of garbage.
+func (s *Store) DueBlobs(ctx context.Context, age, grace time.Duration) (Due, error) {
+	var d Due
+	err := s.read(ctx, `SELECT (SELECT count(*) FROM fence.blobs WHERE state = 'pending' AND state_at < now() - $1::interval),
+		(SELECT count(*) FROM fence.versions WHERE keep_until < now()), count(*), count(*) FILTER (WHERE b.deletions = 0)
+		FROM fence.blobs b WHERE b.state IN ('garbage', 'aborted') AND b.state_at < now() - $2::interval`, []any{age, grace}, &d.Stale, &d.Expired, &d.Garbage, &d.First)
+	return d, err
 }

@@ -10,6 +10,11 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
+// Buckets names the buckets that something protects, in the order of their bytes.
+func (s *Store) Buckets(ctx context.Context) ([]string, error) {
+	return collect(ctx, s, pgx.RowTo[string], `SELECT DISTINCT p.name COLLATE "C" AS name FROM fence.protected p WHERE p.kind = 'bucket' ORDER BY name`)
+}
+
 // Bindings lists the protected prefixes of a bucket in the order of their bytes; none is CodeNotFound.
 func (s *Store) Bindings(ctx context.Context, bucket string) ([]fence.BucketBinding, error) {
 	found, err := collect(ctx, s, func(row pgx.CollectableRow) (b fence.BucketBinding, err error) {

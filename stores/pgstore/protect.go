@@ -38,6 +38,16 @@ func (s *Store) UnprotectBucket(ctx context.Context, bucket, prefix string) erro
 	return s.remove(ctx, "bucket "+bucket, "SELECT fence.unprotect_bucket($1, $2)", bucket, prefix)
 }
 
+// SetOptions sets options of what ProtectBucket registered: keep (a PostgreSQL interval as text), redirect and existing (booleans), and
+// deletes ("refuse" or "lease"); one that is nil goes back to its default. They are in force at once.
+func (s *Store) SetOptions(ctx context.Context, bucket, prefix string, options map[string]any) error {
+	text, err := json.Marshal(options)
+	if err != nil {
+		return fence.Wrap(fence.CodeInvalidRequest, err, "the options cannot be kept")
+	}
+	return s.exec(ctx, "SELECT fence.set_options($1, $2, $3::text::jsonb)", bucket, prefix, string(text))
+}
+
 func (s *Store) remove(ctx context.Context, what, sql string, args ...any) error {
 	var found bool
 	if err := s.query(ctx, sql, args, &found); err != nil {
@@ -58,6 +68,8 @@ type Protection struct {
 	Key      []string `json:"key,omitempty"`
 	View     bool     `json:"view,omitempty"`
 	Guarded  bool     `json:"guarded,omitempty"`
+	// Options are those of a bucket that are not at their defaults.
+	Options map[string]any `json:"options,omitempty"`
 	// State is empty when all is well, gone when there is no such relation any more, altered when its key is another one than
 	// when it was protected (then it is not served), and guard-gaps when triggers of its guard are missing or disabled.
 	State string `json:"state,omitempty"`
@@ -70,7 +82,8 @@ func (s *Store) Protections(ctx context.Context) ([]Protection, error) {
 		list []Protection
 	)
 	err := s.read(ctx, `SELECT coalesce(json_agg(json_build_object('kind', kind, 'name', name, 'prefix', prefix, 'lease', template,
-		'key', key_columns, 'view', view, 'guarded', guarded, 'state', state)), '[]')::text FROM fence.protections()`, nil, &text)
+		'key', key_columns, 'view', view, 'guarded', guarded, 'state', state,
+		'options', (SELECT b.options FROM fence.protected b WHERE b.kind = 'bucket' AND p.kind = 'bucket' AND b.name = p.name AND b.prefix = p.prefix))), '[]')::text FROM fence.protections() p`, nil, &text)
 	if err == nil {
 		err = json.Unmarshal([]byte(text), &list)
 	}

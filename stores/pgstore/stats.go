@@ -27,7 +27,8 @@ type BlobCounts struct{ Pending, Committed, Garbage, Aborted int64 }
 
 // CountBlobs counts the blobs of each state. Its cost is bounded, whatever the size of the ledger: pending, garbage and
 // aborted blobs are counted up to 100 000 each, which then means at least as many, and of more committed ones it
-// returns PostgreSQL's estimate, as old as the last (auto)vacuum or analyze of fence.objects.
+// returns PostgreSQL's estimate, as old as the last (auto)vacuum or analyze of fence.objects. Committed are the bodies of objects and of
+// versions that are kept; one that several share counts for each.
 func (s *Store) CountBlobs(ctx context.Context) (BlobCounts, error) {
 	var c BlobCounts
 	// The estimate is that of an index whose entries are the published objects.
@@ -35,7 +36,7 @@ func (s *Store) CountBlobs(ctx context.Context) (BlobCounts, error) {
 		(SELECT count(*) FROM (SELECT 1 FROM fence.blobs WHERE state = 'pending' LIMIT $1) b),
 		(SELECT CASE WHEN count(*) < $1 THEN count(*)
 			ELSE greatest(count(*), (SELECT reltuples::bigint FROM pg_catalog.pg_class WHERE oid = 'fence.objects_blob'::regclass)) END
-			FROM (SELECT 1 FROM fence.objects WHERE blob IS NOT NULL LIMIT $1) o),
+			FROM (SELECT 1 FROM fence.objects WHERE blob IS NOT NULL LIMIT $1) o) + (SELECT count(*) FROM (SELECT 1 FROM fence.versions WHERE blob IS NOT NULL LIMIT $1) v),
 		(SELECT count(*) FROM (SELECT 1 FROM fence.blobs WHERE state = 'garbage' LIMIT $1) b),
 		(SELECT count(*) FROM (SELECT 1 FROM fence.blobs WHERE state = 'aborted' LIMIT $1) b)`,
 		[]any{blobCountLimit}, &c.Pending, &c.Committed, &c.Garbage, &c.Aborted)

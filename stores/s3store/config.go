@@ -33,6 +33,8 @@ type Config struct {
 	PathStyle bool
 	// Prefix comes before the keys of blobs. Defaults to ".fencegate/".
 	Prefix string
+	// BlobBucket is the bucket that all blobs lie in. Defaults to each object's own.
+	BlobBucket string
 	// PartSize is the length in bytes of the parts that a longer body is cut into, at least 5 MiB. An object has
 	// at most 10 000 parts. Defaults to 8 MiB.
 	PartSize int64
@@ -90,6 +92,11 @@ func (c Config) validate() error {
 	case !validPrefix(c.Prefix):
 		return fmt.Errorf("s3: the prefix %q must be letters, digits and ._-/, not start with / and end with it", c.Prefix)
 	}
+	if c.BlobBucket != "" {
+		if err := checkBucket(c.BlobBucket); err != nil {
+			return fmt.Errorf("s3: the bucket of blobs: %w", err)
+		}
+	}
 	if c.Endpoint == "" {
 		return nil
 	}
@@ -132,6 +139,7 @@ func newClient(ctx context.Context, c Config, h *awshttp.BuildableClient) (*s3.C
 		o.Retryer = retry.NewStandard(func(o *retry.StandardOptions) {
 			o.MaxAttempts = attempts
 			o.MaxBackoff = maxBackoff
+			o.Retryables = append(o.Retryables, retry.RetryableErrorCode{Codes: map[string]struct{}{"ConditionalRequestConflict": {}}})
 		})
 		// Every upload carries its own checksum; other stores do not know the SDK's default ones.
 		o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired

@@ -16,3 +16,14 @@ func (s *Store) Trust(cert *x509.Certificate) {
 		t.TLSClientConfig.RootCAs.AddCert(cert)
 	})
 }
+
+// CopyInPartsFrom makes the store copy in the least parts that S3 takes what is longer than limit bytes.
+func (s *Store) CopyInPartsFrom(limit int64) { s.sizes.single, s.sizes.copyPart = limit, minPartSize }
+
+// StreamInPartsFrom makes the store stream in the least parts that S3 takes what is longer than limit bytes.
+func (s *Store) StreamInPartsFrom(limit int64) {
+	s.sizes.single, s.sizes.streamPart = limit, minPartSize
+}
+
+// GrowPartsAfter makes buffered parts twice as long after so many.
+func (s *Store) GrowPartsAfter(parts int) { s.sizes.growAfter = parts }

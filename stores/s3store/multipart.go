@@ -14,36 +14,94 @@ import (
 )
 
 const (
-	// maxParts is S3's limit.
+	// maxParts is S3's limit, and maxBlob the longest object it has.
 	maxParts = 10_000
+	maxBlob  = 5 << 40
 	// abortTimeout bounds giving up an upload that failed. What stays behind is for the bucket's lifecycle rule.
 	abortTimeout = 10 * time.Second
 )
 
-// multipart sends the body in parts, of which first is the first.
-func (p *put) multipart(ctx context.Context, first []byte) (err error) {
-	create, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
-	defer cancel()
-	up, err := p.api.CreateMultipartUpload(create, &s3.CreateMultipartUploadInput{
-		Bucket:            &p.bucket,
-		Key:               aws.String(p.key(p.id)),
-		ContentType:       aws.String("application/octet-stream"),
-		ChecksumAlgorithm: types.ChecksumAlgorithmSha256,
-		ChecksumType:      types.ChecksumTypeComposite,
-	})
-	if err != nil {
-		return failure(err, "store", p.bucket, p.id)
+// partSize is the least size in MiB, and at least least, of parts that a body of size bytes can be cut into.
+func partSize(size, least int64) int64 {
+	each := (size + maxParts - 1) / maxParts
+	return max(least, (each+mebi-1)/mebi*mebi)
+}
+
+// bufferSize is the length of a buffered part: the first are short, since most bodies are, and later ones longer, so that a body of unknown
+// length can be long. None takes more than a fourth of the memory, unless that is less than a part.
+func (s *Store) bufferSize(number int) int64 {
+	size := s.cfg.PartSize
+	for n := number; n > s.sizes.growAfter && 2*size <= s.cfg.Memory/4; n -= s.sizes.growAfter {
+		size *= 2
 	}
-	defer func() {
-		if err != nil {
-			p.abort(ctx, up.UploadId)
-		}
-	}()
-	parts, err := p.sendParts(ctx, up.UploadId, first)
+	return size
+}
+
+// MaxUnknown is the length in bytes of the longest body that can be stored without saying its length beforehand: 273 GiB with the default
+// memory and part size, more with more memory.
+func (s *Store) MaxUnknown() int64 {
+	var sum int64
+	for n := 1; n <= maxParts; n++ {
+		sum += s.bufferSize(n)
+	}
+	return min(sum, maxBlob)
+}
+
+// inParts begins an upload, lets its parts be sent, and completes it.
+func (p *put) inParts(ctx context.Context, sum types.ChecksumAlgorithm, send func(upload *string) ([]types.CompletedPart, error)) (err error) {
+	upload, err := p.begin(ctx, p.api, p.bucket, p.id, sum)
 	if err != nil {
 		return err
 	}
-	return p.complete(ctx, up.UploadId, parts)
+	defer func() {
+		if err != nil {
+			p.abort(ctx, p.api, p.bucket, p.key(p.id), upload)
+		}
+	}()
+	parts, err := send(upload)
+	if err != nil {
+		return err
+	}
+	if err := p.complete(ctx, p.api, p.bucket, p.key(p.id), upload, parts, p.body.Len()); err != nil && apiCode(err) != "NoSuchUpload" {
+		return failure(err, "store", p.bucket, p.id)
+	}
+	// That also settles a repeated request that found the upload completed by the first.
+	return p.checkSize(ctx)
+}
+
+// begin begins an upload in parts, which carry checksums of this kind if there is one.
+func (s *Store) begin(ctx context.Context, api *s3.Client, bucket, id string, sum types.ChecksumAlgorithm) (*string, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer cancel()
+	in := &s3.CreateMultipartUploadInput{
+		Bucket: &bucket, Key: aws.String(s.key(id)), ContentType: aws.String("application/octet-stream"), ChecksumAlgorithm: sum,
+	}
+	if sum != "" {
+		in.ChecksumType = types.ChecksumTypeComposite
+	}
+	up, err := api.CreateMultipartUpload(ctx, in)
+	if err != nil {
+		return nil, failure(err, "store", bucket, id)
+	}
+	return up.UploadId, nil
+}
+
+// complete joins the parts of size bytes together. Its error is the SDK's.
+func (s *Store) complete(ctx context.Context, api *s3.Client, bucket, key string, upload *string, parts []types.CompletedPart, size int64) error {
+	ctx, cancel := context.WithTimeout(ctx, s.copyTime(size))
+	defer cancel()
+	_, err := api.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
+		Bucket: &bucket, Key: &key, UploadId: upload, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
+	}, s.patient)
+	return err
+}
+
+// abort frees what the server keeps of an upload that failed.
+func (s *Store) abort(ctx context.Context, api *s3.Client, bucket, key string, upload *string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
+	defer cancel()
+	// The upload has failed already; what is left is no blob, and is removed by a lifecycle rule of the bucket.
+	_, _ = api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &bucket, Key: &key, UploadId: upload})
 }
 
 type sentPart struct {
@@ -51,14 +109,11 @@ type sentPart struct {
 	err  error
 }
 
-// sendParts sends part after part. With memory for a second buffer, one part is sent while the next is read.
-func (p *put) sendParts(ctx context.Context, upload *string, buf []byte) (parts []types.CompletedPart, err error) {
-	spare := buf
-	double := p.memory.tryAcquire(p.cfg.PartSize)
-	if double {
-		p.reserved += p.cfg.PartSize
-		spare = make([]byte, p.cfg.PartSize)
-	}
+// sendParts sends buffered part after part, of which first is the first. With memory for a second buffer, one part is sent while the next
+// is read.
+func (p *put) sendParts(ctx context.Context, upload *string, first []byte) (parts []types.CompletedPart, err error) {
+	size := p.bufferSize(1)
+	buf, spare := first, p.second(size)
 	// At most one part is in flight, and it is waited for before its buffer is used again or this returns.
 	ctx, cancel := context.WithCancel(ctx)
 	sent, inFlight := make(chan sentPart), false
@@ -87,12 +142,21 @@ func (p *put) sendParts(ctx context.Context, upload *string, buf []byte) (parts 
 		if p.body.Ended() {
 			break
 		}
-		if !double {
+		next := p.bufferSize(int(n) + 1)
+		if spare == nil || next > size {
 			if err := wait(); err != nil {
 				return nil, err
 			}
 		}
-		buf, spare = spare, buf
+		if next > size {
+			size = next
+			if buf, spare, err = p.regrow(ctx, size); err != nil {
+				return nil, err
+			}
+		}
+		if spare != nil {
+			buf, spare = spare, buf
+		}
 		read, err := p.fill(buf)
 		if err != nil {
 			return nil, err
@@ -103,6 +167,24 @@ func (p *put) sendParts(ctx context.Context, upload *string, buf []byte) (parts 
 		return nil, err
 	}
 	return parts, nil
+}
+
+// second returns another buffer if there is memory for it.
+func (p *put) second(size int64) []byte {
+	if !p.memory.tryAcquire(size) {
+		return nil
+	}
+	p.reserved += size
+	return make([]byte, size)
+}
+
+// regrow returns longer buffers. It gives back the memory of the shorter ones first, for it may have to wait, and whoever waits holds none.
+func (p *put) regrow(ctx context.Context, size int64) (buf, spare []byte, err error) {
+	p.release()
+	if err := p.reserve(ctx, size); err != nil {
+		return nil, nil, err
+	}
+	return make([]byte, size), p.second(size), nil
 }
 
 func (p *put) sendPart(ctx context.Context, upload *string, n int32, part []byte) sentPart {
@@ -124,36 +206,18 @@ func (p *put) sendPart(ctx context.Context, upload *string, n int32, part []byte
 	return sentPart{part: types.CompletedPart{PartNumber: aws.Int32(n), ETag: out.ETag, ChecksumSHA256: checksum(sum)}}
 }
 
-// complete joins the parts and compares the length of what is there then. That also settles a repeated request that
-// finds the upload completed by the first.
-func (p *put) complete(ctx context.Context, upload *string, parts []types.CompletedPart) error {
-	limited, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
-	defer cancel()
-	_, err := p.api.CompleteMultipartUpload(limited, &s3.CompleteMultipartUploadInput{
-		Bucket:          &p.bucket,
-		Key:             aws.String(p.key(p.id)),
-		UploadId:        upload,
-		MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
-	})
-	if err != nil && apiCode(err) != "NoSuchUpload" {
-		return failure(err, "store", p.bucket, p.id)
-	}
-	size, err := p.Store.size(ctx, p.bucket, p.id)
-	if err != nil {
-		return fence.Wrap(fence.CodeStoreUnavailable, err, "check the stored length of blob %s", p.id)
-	}
-	if size != p.body.Len() {
-		return fence.Errorf(fence.CodeStoreUnavailable, "the S3 has %d bytes of blob %s instead of %d", size, p.id, p.body.Len())
-	}
-	return nil
+// checkSize compares the length of what is there with that of what was read.
+func (p *put) checkSize(ctx context.Context) error {
+	return p.checkStored(ctx, p.bucket, p.id, p.body.Len())
 }
 
-// abort frees what the server keeps of an upload that failed.
-func (p *put) abort(ctx context.Context, upload *string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
-	defer cancel()
-	// The put has failed already; what is left is no blob, and is removed by a lifecycle rule of the bucket.
-	_, _ = p.api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
-		Bucket: &p.bucket, Key: aws.String(p.key(p.id)), UploadId: upload,
-	})
+func (s *Store) checkStored(ctx context.Context, bucket, id string, want int64) error {
+	size, err := s.size(ctx, bucket, id)
+	if err != nil {
+		return fence.Wrap(fence.CodeStoreUnavailable, err, "check the stored length of blob %s", id)
+	}
+	if size != want {
+		return fence.Errorf(fence.CodeStoreUnavailable, "the S3 has %d bytes of blob %s instead of %d", size, id, want)
+	}
+	return nil
 }

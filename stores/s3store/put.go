@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/fencegate/fencegate/fence"
@@ -21,20 +22,28 @@ import (
 // smallBody is what every upload may buffer without asking the budget.
 const smallBody = 64 << 10
 
-// Put implements stores.Blobs.
+// Put implements stores.Blobs. A body of known length above a part is streamed, up to 5 TiB; another is buffered part by part, up to
+// [Store.MaxUnknown].
 func (s *Store) Put(ctx context.Context, bucket, id string, body io.Reader, size int64) error {
 	if err := checkNames(bucket, id); err != nil {
 		return err
 	}
-	if size > s.cfg.PartSize*maxParts {
+	if size > maxBlob || s.buffers.Load() && size > s.MaxUnknown() {
 		return s.errTooLarge()
 	}
 	api, err := s.client(ctx)
 	if err != nil {
 		return err
 	}
-	p := &put{Store: s, api: api, bucket: bucket, id: id, body: stores.NewBody(ctx, body, size), size: size}
+	p := &put{Store: s, api: api, bucket: s.home(bucket), id: id, body: stores.NewBody(ctx, body, size), size: size}
 	defer p.release()
+	switch {
+	case size <= s.cfg.PartSize || s.buffers.Load():
+	case size <= s.sizes.single:
+		return p.stream(ctx)
+	default:
+		return p.streamParts(ctx)
+	}
 	first, err := p.readFirst(ctx)
 	if err != nil {
 		return err
@@ -42,11 +51,13 @@ func (s *Store) Put(ctx context.Context, bucket, id string, body io.Reader, size
 	if p.body.Ended() {
 		return p.single(ctx, first)
 	}
-	return p.multipart(ctx, first)
+	return p.inParts(ctx, types.ChecksumAlgorithmSha256, func(upload *string) ([]types.CompletedPart, error) {
+		return p.sendParts(ctx, upload, first)
+	})
 }
 
 func (s *Store) errTooLarge() error {
-	return fence.Errorf(fence.CodeTooLarge, "a blob on S3 has at most %d parts of %d bytes", maxParts, s.cfg.PartSize)
+	return fence.Errorf(fence.CodeTooLarge, "a blob on S3 has at most %d bytes, and %d if its length is not said beforehand", int64(maxBlob), s.MaxUnknown())
 }
 
 // put is one upload.

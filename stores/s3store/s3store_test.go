@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
 
-func open(t *testing.T, cfg s3store.Config) *s3store.Store {
+func open(t testing.TB, cfg s3store.Config) *s3store.Store {
 	t.Helper()
 	s, err := s3store.New(cfg)
 	if err != nil {
@@ -138,6 +138,7 @@ func TestBadConfigIsRefused(t *testing.T) {
 		"RootedPrefix":     {Prefix: "/x/"},
 		"OpenPrefix":       {Prefix: "x"},
 		"OddPrefix":        {Prefix: "x y/"},
+		"OddBlobBucket":    {BlobBucket: "a/b"},
 		"NoScheme":         {Endpoint: "127.0.0.1:7070"},
 		"OddScheme":        {Endpoint: "ftp://host"},
 		"Password":         {Endpoint: "http://user:s3cret@host"},

@@ -112,7 +112,7 @@ func testWrongSize(t *testing.T, b store) {
 			if err := b.Put(t.Context(), b.bucket, id, newBody(id, c.size), c.announced); err == nil {
 				t.Error("put: no error")
 			}
-			checkMissing(t, b, id)
+			checkFailed(t, b, id, c.announced)
 		})
 	}
 }
@@ -128,7 +128,7 @@ func testReaderError(t *testing.T, b store) {
 				if !errors.Is(err, broken) {
 					t.Errorf("put: got %v, want the reader's error", err)
 				}
-				checkMissing(t, b, id)
+				checkFailed(t, b, id, announced)
 			})
 		}
 	}
@@ -145,7 +145,7 @@ func testCancel(t *testing.T, b store) {
 				if err := b.Put(ctx, b.bucket, id, body, announced); !errors.Is(err, context.Canceled) {
 					t.Errorf("put: got %v, want a cancelled context", err)
 				}
-				checkMissing(t, b, id)
+				checkFailed(t, b, id, announced)
 			})
 		}
 	}
