@@ -1,0 +1,175 @@
+package stores_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5"
+	"encoding/hex"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/stores"
+)
+
+// partLedger keeps what is stored in parts, too.
+type partLedger struct {
+	*ledger
+	kept map[string]fence.PartUpload
+}
+
+func (l partLedger) KeepParts(_ context.Context, u fence.PartUpload) error {
+	l.kept[u.ID] = u
+	return nil
+}
+
+func (l partLedger) UseParts(_ context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error) {
+	u, found := l.kept[id]
+	if state := l.ledger.blobs[id]; !found || u.Principal != principal || u.Object != name || state.state != "pending" && state.state != "committed" {
+		return u, fence.Errorf(fence.CodeUploadExpired, "there is no such upload")
+	}
+	u.Published = l.state(id) == "committed"
+	return u, nil
+}
+
+// assembler takes bodies in parts.
+type assembler struct {
+	*memory
+	parts   map[int][]byte
+	dropped int
+}
+
+func partOf(number int, body []byte) fence.ObjectPart {
+	sum := md5.Sum(body)
+	return fence.ObjectPart{Number: number, Size: int64(len(body)), ETag: hex.EncodeToString(sum[:])}
+}
+
+func (a *assembler) BeginParts(context.Context, string, string) (string, error) { return "upload", nil }
+
+func (a *assembler) PutPart(_ context.Context, _, _, _ string, number int, body io.Reader, _ int64) (fence.ObjectPart, error) {
+	p, err := io.ReadAll(body)
+	if err == nil {
+		a.parts[number] = p
+	}
+	return partOf(number, p), err
+}
+
+// Parts has pages of two.
+func (a *assembler) Parts(_ context.Context, _, _, _ string, after, _ int) (list []fence.ObjectPart, more bool, err error) {
+	for number := after + 1; number < 100; number++ {
+		if body, there := a.parts[number]; there {
+			if len(list) == 2 {
+				return list, true, nil
+			}
+			list = append(list, partOf(number, body))
+		}
+	}
+	return list, false, nil
+}
+
+func (a *assembler) JoinParts(_ context.Context, _, id, _ string, parts []fence.ObjectPart) error {
+	var b bytes.Buffer
+	for _, p := range parts {
+		b.Write(a.parts[p.Number])
+	}
+	a.bodies[id] = b.Bytes()
+	return nil
+}
+
+func (a *assembler) DropParts(context.Context, string, string, string) error {
+	a.dropped++
+	return nil
+}
+
+func TestParts(t *testing.T) {
+	l, a := partLedger{newLedger(), map[string]fence.PartUpload{}}, &assembler{memory: newMemory(), parts: map[int][]byte{}}
+	o, err := stores.NewObjects(l, a, stores.ObjectsConfig{MaxSize: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	begin := func(token fence.Token) fence.PartUpload {
+		t.Helper()
+		u, err := o.BeginParts(ctx, fence.ObjectWrite{Object: report, Access: fence.Access{Principal: "worker", Token: token}, Header: fence.ObjectHeader{ContentType: "text/csv"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	use := func(u fence.PartUpload) fence.PartUpload {
+		t.Helper()
+		u, err := o.UseParts(ctx, u.ID, "worker", report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	_, err = o.BeginParts(ctx, fence.ObjectWrite{Object: report, Access: fence.Access{Principal: "worker", Token: 1}})
+	if fence.CodeOf(err) != fence.CodeStaleToken {
+		t.Errorf("begun with a token that is too old: %v", err)
+	}
+	u := begin(1000)
+	var parts []fence.ObjectPart
+	for _, number := range []int{7, 2, 5} {
+		p, err := o.PutPart(ctx, u, number, strings.NewReader(strings.Repeat(string(rune('a'+number)), 10)), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts = append(parts, p)
+	}
+	for number, body := range map[int]string{0: "x", 10_001: "x", 3: "longer than said"} {
+		if _, err := o.PutPart(ctx, u, number, strings.NewReader(body), 1); fence.CodeOf(err) != fence.CodeInvalidRequest {
+			t.Errorf("part %d: %v", number, err)
+		}
+	}
+	if _, err := o.PutPart(ctx, u, 3, strings.NewReader(""), 101); fence.CodeOf(err) != fence.CodeTooLarge {
+		t.Error(err)
+	}
+	delete(a.parts, 3)
+	join := func(u fence.PartUpload, parts ...fence.ObjectPart) (fence.Object, error) {
+		return o.JoinParts(ctx, u, fence.ObjectWrite{Access: fence.Access{Principal: "worker"}}, parts)
+	}
+	wrong := parts[1]
+	wrong.ETag = parts[0].ETag
+	for name, list := range map[string][]fence.ObjectPart{"none": nil, "disordered": {parts[0], parts[1]}, "twice": {parts[1], parts[1]}, "wrong": {wrong}, "absent": {{Number: 3, ETag: parts[0].ETag}}} {
+		if _, err := join(use(u), list...); fence.CodeOf(err) != fence.CodeInvalidRequest {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	named := []fence.ObjectPart{parts[1], parts[2], parts[0]}
+	for i := range 2 {
+		obj, err := join(use(u), named...)
+		if err != nil || obj.Blob != u.ID || obj.Size != 30 || obj.Replayed != (i == 1) {
+			t.Fatalf("%+v, %v", obj, err)
+		}
+	}
+	if got := content(t, o); got != strings.Repeat("c", 10)+strings.Repeat("f", 10)+strings.Repeat("h", 10) {
+		t.Errorf("%q", got)
+	}
+	if _, err := o.PutPart(ctx, use(u), 1, strings.NewReader("x"), 1); fence.CodeOf(err) != fence.CodeUploadExpired {
+		t.Errorf("a part of what is complete: %v", err)
+	}
+	if err := o.AbortParts(ctx, use(u)); fence.CodeOf(err) != fence.CodeUploadExpired {
+		t.Errorf("given up after it was complete: %v", err)
+	}
+	published := use(u)
+	mustWrite(t, o, put(1001, "another"))
+	if _, err := join(published, named...); fence.CodeOf(err) != fence.CodeStaleToken {
+		t.Errorf("joined again after another write: %v", err)
+	}
+	next := begin(1002)
+	if err := o.AbortParts(ctx, use(next)); err != nil || a.dropped != 1 || l.state(next.ID) != "aborted" {
+		t.Error(err, a.dropped, l.state(next.ID))
+	}
+	late := begin(1003)
+	mustWrite(t, o, put(1004, "newer"))
+	a.parts = map[int][]byte{1: []byte("late")}
+	if _, err := join(use(late), partOf(1, a.parts[1])); fence.CodeOf(err) != fence.CodeStaleToken || content(t, o) != "newer" {
+		t.Errorf("%v, %q", err, content(t, o))
+	}
+	if !slices.Contains(l.intents("pending"), late.ID) {
+		t.Error("what was refused is published or lost")
+	}
+}
