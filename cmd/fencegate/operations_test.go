@@ -84,7 +84,7 @@ func TestOperationsNamesWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, command := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "status"}, {"ledger", "advance"}, {"doctor"}, {"health"}, {"run"}, {"lease", "ls"}, {"lease", "watch"}, {"lease", "break"}, {"protect", "set"}, {"protect", "ls"}} {
+	for _, command := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "status"}, {"ledger", "advance"}, {"doctor"}, {"health"}, {"run"}, {"lease", "ls"}, {"lease", "watch"}, {"lease", "break"}, {"protect", "set"}, {"protect", "ls"}, {"objects", "export"}, {"objects", "gc"}} {
 		for _, f := range flagsOf(t, command...) {
 			known["--"+f.Name], known["--[no-]"+f.Name] = true, true
 			for _, env := range f.Envs {
