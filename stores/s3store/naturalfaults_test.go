@@ -273,7 +273,7 @@ func TestCopyWaitsLonger(t *testing.T) {
 	}))
 	defer s.Close()
 	cfg := newScript(t, nil).config()
-	cfg.Endpoint, cfg.AnswerTimeout = s.URL, 50*time.Millisecond
+	cfg.Endpoint, cfg.AnswerTimeout = s.URL, 200*time.Millisecond
 	blobs := open(t, cfg)
 	done := make(chan error, 1)
 	go func() {
@@ -283,7 +283,7 @@ func TestCopyWaitsLonger(t *testing.T) {
 	case err := <-done:
 		t.Errorf("take: %v", err)
 		close(release)
-	case <-time.After(4 * cfg.AnswerTimeout):
+	case <-time.After(3 * cfg.AnswerTimeout):
 		close(release)
 		if err := <-done; err != nil {
 			t.Errorf("take: %v", err)

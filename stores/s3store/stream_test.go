@@ -143,9 +143,9 @@ func TestStreamThatStalls(t *testing.T) {
 	})
 	t.Run("Sender", func(t *testing.T) {
 		cfg := newScript(t, nil).config()
-		cfg.AnswerTimeout = 100 * time.Millisecond
+		cfg.AnswerTimeout = 500 * time.Millisecond
 		pause := readFunc(func([]byte) (int, error) {
-			<-time.After(3 * cfg.AnswerTimeout)
+			<-time.After(2 * cfg.AnswerTimeout)
 			return 0, io.EOF
 		})
 		body := io.MultiReader(zeros(streamed-5), pause, zeros(5))
