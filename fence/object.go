@@ -174,6 +174,9 @@ type PartUpload struct {
 	Upload string
 	// BegunAt is when it was begun, or last used.
 	BegunAt time.Time
+	// Size and ETag are those of what its parts are joined to; zero before that is tried.
+	Size int64
+	ETag string
 	// Published tells that it was completed before.
 	Published bool
 }

@@ -265,7 +265,7 @@ SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     v_blob fence.blobs;
 BEGIN
-    SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.bucket = p_stored AND b.principal = p_principal AND b.size IS NOT NULL AND NOT b.staged;
+    SELECT * INTO v_blob FROM fence.blobs b WHERE b.id = p_blob AND b.bucket = p_stored AND b.principal = p_principal AND b.size IS NOT NULL AND NOT b.staged AND b.upload IS NULL;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'there is no such upload of this principal' USING ERRCODE = 'FG012';
     END IF;

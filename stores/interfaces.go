@@ -87,6 +87,8 @@ type Intents interface {
 type PartIntents interface {
 	// KeepParts notes what a pending intent is stored in parts for.
 	KeepParts(ctx context.Context, u fence.PartUpload) error
+	// JoiningParts notes what the parts of a pending intent are about to be joined to.
+	JoiningParts(ctx context.Context, blob fence.Blob) error
 	// UseParts returns an intent that is stored in parts, pending or published, and begins its time anew. CodeUploadExpired when
 	// there is none of this principal, bucket and key.
 	UseParts(ctx context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/md5"
 	"encoding/hex"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -25,6 +26,13 @@ func (l partLedger) KeepParts(_ context.Context, u fence.PartUpload) error {
 	return nil
 }
 
+func (l partLedger) JoiningParts(_ context.Context, blob fence.Blob) error {
+	u := l.kept[blob.ID]
+	u.Size, u.ETag = blob.Size, blob.ETag
+	l.kept[blob.ID] = u
+	return nil
+}
+
 func (l partLedger) UseParts(_ context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error) {
 	u, found := l.kept[id]
 	if state := l.ledger.blobs[id]; !found || u.Principal != principal || u.Object != name || state.state != "pending" && state.state != "committed" {
@@ -39,6 +47,7 @@ type assembler struct {
 	*memory
 	parts   map[int][]byte
 	dropped int
+	gone    bool // they were joined, and are parts no more
 }
 
 func partOf(number int, body []byte) fence.ObjectPart {
@@ -58,6 +67,9 @@ func (a *assembler) PutPart(_ context.Context, _, _, _ string, number int, body 
 
 // Parts has pages of two.
 func (a *assembler) Parts(_ context.Context, _, _, _ string, after, _ int) (list []fence.ObjectPart, more bool, err error) {
+	if a.gone {
+		return nil, false, stores.ErrMissing
+	}
 	for number := after + 1; number < 100; number++ {
 		if body, there := a.parts[number]; there {
 			if len(list) == 2 {
@@ -71,10 +83,17 @@ func (a *assembler) Parts(_ context.Context, _, _, _ string, after, _ int) (list
 
 func (a *assembler) JoinParts(_ context.Context, _, id, _ string, parts []fence.ObjectPart) error {
 	var b bytes.Buffer
+	size := int64(0)
 	for _, p := range parts {
 		b.Write(a.parts[p.Number])
+		size += p.Size
 	}
-	a.bodies[id] = b.Bytes()
+	if a.bodies[id] == nil {
+		a.bodies[id] = b.Bytes()
+	}
+	if size != int64(len(a.bodies[id])) {
+		return errors.New("another length")
+	}
 	return nil
 }
 
@@ -171,5 +190,23 @@ func TestParts(t *testing.T) {
 	}
 	if !slices.Contains(l.intents("pending"), late.ID) {
 		t.Error("what was refused is published or lost")
+	}
+
+	// The parts are joined, and the gateway is killed before the pointer is flipped.
+	again := begin(1005)
+	a.parts = map[int][]byte{1: []byte("one"), 4: []byte("four")}
+	list := []fence.ObjectPart{partOf(1, a.parts[1]), partOf(4, a.parts[4])}
+	l.failFlip = errors.New("killed")
+	if _, err := join(use(again), list...); err == nil {
+		t.Fatal("joined")
+	}
+	a.gone, l.failFlip = true, nil
+	delete(l.objects, report)
+	l.marks[report], l.ledger.blobs[again.ID].state = fence.Mark{Token: 1004}, "pending"
+	if _, err := join(use(again), list[0]); !errors.Is(err, stores.ErrMissing) {
+		t.Errorf("other parts: %v", err)
+	}
+	if obj, err := join(use(again), list...); err != nil || obj.Size != 7 || content(t, o) != "onefour" {
+		t.Errorf("%+v, %v", obj, err)
 	}
 }

@@ -18,6 +18,11 @@ func (s *Store) KeepParts(ctx context.Context, u fence.PartUpload) error {
 	return s.changeBlob(ctx, "upload = $2, key = $3, token = $4, header = $5::text::jsonb", u.ID, u.Upload, u.Object.Key, int64(u.Token), header)
 }
 
+// JoiningParts notes what the parts of a pending intent are about to be joined to.
+func (s *Store) JoiningParts(ctx context.Context, blob fence.Blob) error {
+	return s.changeBlob(ctx, "size = $2, etag = $3", blob.ID, blob.Size, blob.ETag)
+}
+
 // StageBlob notes what a client was allowed to put into the store for a pending intent.
 func (s *Store) StageBlob(ctx context.Context, blob fence.Blob, header fence.ObjectHeader) error {
 	text, err := headerText(header)
@@ -47,7 +52,7 @@ func (s *Store) changeBlob(ctx context.Context, set string, args ...any) error {
 }
 
 // partColumns are the fields of fence.blobs b as scanParts reads them.
-const partColumns = "b.id::text, b.bucket, b.key, b.principal, b.token, b.header, b.upload, b.state_at, b.state = 'committed'"
+const partColumns = "b.id::text, b.bucket, b.key, b.principal, b.token, b.header, b.upload, b.state_at, b.state = 'committed', coalesce(b.size, 0), coalesce(b.etag, '')"
 
 func scanParts(row pgx.CollectableRow) (u fence.PartUpload, err error) {
 	var (
@@ -55,7 +60,7 @@ func scanParts(row pgx.CollectableRow) (u fence.PartUpload, err error) {
 		header []byte
 		at     time.Time
 	)
-	if err = row.Scan(&u.ID, &u.Object.Bucket, &u.Object.Key, &u.Principal, &token, &header, &u.Upload, &at, &u.Published); err != nil {
+	if err = row.Scan(&u.ID, &u.Object.Bucket, &u.Object.Key, &u.Principal, &token, &header, &u.Upload, &at, &u.Published, &u.Size, &u.ETag); err != nil {
 		return u, err
 	}
 	u.Token, u.BegunAt = fence.Token(token), at
