@@ -30,7 +30,7 @@ func TestAbuseSlowClients(t *testing.T) {
 		{"ChunkedJSON", chunked.Replace(json), strings.Index(json, "\r\n\r\n") + 7, 15 * time.Second, []int{400}},
 		{"ObjectBody", put, strings.Index(put, "\r\n\r\n") + 4, limit, []int{400, 409}},
 		{"RefusedBody", strings.Replace(put, "X-Fence-Token", "X-Other", 1), strings.Index(put, "\r\n\r\n") - 2, limit, []int{428}},
-		{"RefusedMethod", strings.Replace(put, "PUT", "POST", 1), strings.Index(put, "\r\n\r\n") + 5, limit, []int{405}},
+		{"RefusedMethod", strings.Replace(put, "PUT", "PATCH", 1), strings.Index(put, "\r\n\r\n") + 5, limit, []int{405}},
 		{"IdleAfterARequest", httpRequest("GET", "/livez", ""), len(httpRequest("GET", "/livez", "")), limit, []int{200}},
 	}
 	// All at once, not as parallel subtests: most of their time they wait.
