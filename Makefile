@@ -7,10 +7,10 @@ TOOLS := $(CURDIR)/.cache/bin
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build install release demo test soak mutants model bench-leases fuzz deps testdeps tools lint fmt clean
+.PHONY: help build install release demo test soak mutants model bench-leases bench-objects fuzz deps testdeps tools lint fmt clean
 
 help: ## Show this help
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/fencegate
 	go build -o bin/fencegate ./cmd/fencegate
@@ -58,6 +58,9 @@ model: testdeps ## Search the protocol's model with the larger bounds
 
 bench-leases: deps testdeps ## Measure leases beside other libraries', for two minutes (ARGS=-quick)
 	cd bench && go run ./leases $(ARGS)
+
+bench-objects: deps tools build ## Measure uploads and downloads through a gateway beside the SDK alone (ARGS=-quick)
+	cd bench && go run ./objects $(ARGS)
 
 fuzz: export SCRIPT = $(value run_fuzz)
 fuzz: ## Fuzz each parser for 10 s (FUZZTIME=1m FUZZ=./gateway)

@@ -38,6 +38,8 @@ type ObjectWrite struct {
 	// Natural says that the bucket has an object under the key itself, which stands until the key is written. Checked says that it,
 	// and whether the write would be refused, was looked up already.
 	Natural, Checked bool
+	// MayBeNatural says that whether there is such an object is still to be looked up.
+	MayBeNatural bool
 	// Body is read to its end or to the first error; nil for a delete.
 	Body io.Reader
 	// Size is the body's length in bytes, -1 when it is not known beforehand.

@@ -45,13 +45,15 @@ CREATE INDEX blobs_parts ON fence.blobs (bucket, key, id) WHERE state = 'pending
 -- What a blob holds.
 CREATE TYPE fence.body AS (blob uuid, size bigint, sha256 bytea, etag text, header jsonb);
 
--- The options of the longest protected prefix of a key; null when none is.
-CREATE FUNCTION fence.bucket_options(p_bucket text, p_key text) RETURNS jsonb LANGUAGE sql STABLE
-SET search_path = pg_catalog, pg_temp AS $$
-    SELECT p.options FROM fence.protected p
-     WHERE p.kind = 'bucket' AND p.name = p_bucket AND starts_with(p_key, p.prefix)
-     ORDER BY octet_length(p.prefix) DESC LIMIT 1
-$$;
+-- The options of the longest protected prefix of a key; null when none is. In PL/pgSQL, which keeps its plans.
+-- +goose StatementBegin
+CREATE FUNCTION fence.bucket_options(p_bucket text, p_key text) RETURNS jsonb LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT p.options FROM fence.protected p
+             WHERE p.kind = 'bucket' AND p.name = p_bucket AND pg_catalog.starts_with(p_key, p.prefix)
+             ORDER BY pg_catalog.octet_length(p.prefix) DESC LIMIT 1);
+END $$;
+-- +goose StatementEnd
 
 -- Sets options of a protected prefix; one that is null goes back to its default. Leases do not depend on them, so that nobody is waited for.
 -- +goose StatementBegin

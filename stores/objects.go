@@ -9,6 +9,8 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/fencegate/fencegate/fence"
 )
 
@@ -87,14 +89,21 @@ func (o *Objects) CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.Ob
 	if err != nil {
 		return w, err
 	}
-	if o.mayBeNatural(known) {
-		_, err := o.naturals.Stat(ctx, w.Object.Bucket, w.Object.Key)
-		if w.Natural = err == nil; err != nil && !errors.Is(err, ErrMissing) {
-			return w, err
-		}
+	w.Checked, w.MayBeNatural = true, o.mayBeNatural(known)
+	if w.MayBeNatural && (w.Op != fence.OpPut || w.If.Exists || w.If.Absent) {
+		w.MayBeNatural = false
+		w.Natural, err = o.isNatural(ctx, w.Object)
 	}
-	w.Checked = true
-	return w, nil
+	return w, err
+}
+
+// isNatural tells whether an object lies in the bucket under its own key.
+func (o *Objects) isNatural(ctx context.Context, name fence.ObjectName) (bool, error) {
+	_, err := o.naturals.Stat(ctx, name.Bucket, name.Key)
+	if errors.Is(err, ErrMissing) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 func (o *Objects) checkBody(w fence.ObjectWrite) error {
@@ -132,11 +141,22 @@ func (o *Objects) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.O
 	if err != nil {
 		return fence.Object{}, fmt.Errorf("begin blob: %w", err)
 	}
+	var (
+		look    errgroup.Group
+		natural = w.Natural
+	)
+	if w.MayBeNatural { // the answer is not needed before the body is stored
+		look.Go(func() (err error) {
+			natural, err = o.isNatural(ctx, w.Object)
+			return err
+		})
+	}
 	blob, err := o.store(ctx, id, w)
-	if err != nil {
+	if err := cmp.Or(err, look.Wait()); err != nil {
 		o.abort(ctx, id)
 		return fence.Object{}, err
 	}
+	w.Natural = natural
 	return o.publish(ctx, w, blob)
 }
 

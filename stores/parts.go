@@ -157,6 +157,11 @@ func (o *Objects) JoinParts(ctx context.Context, u fence.PartUpload, w fence.Obj
 	if w, err = o.CheckWrite(ctx, w); err != nil {
 		return fence.Object{}, err
 	}
+	if w.MayBeNatural {
+		if w.Natural, err = o.isNatural(ctx, w.Object); err != nil {
+			return fence.Object{}, err
+		}
+	}
 	if err := o.ledger.JoiningParts(ctx, blob); err != nil {
 		return fence.Object{}, err
 	}

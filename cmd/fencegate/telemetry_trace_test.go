@@ -138,7 +138,7 @@ func TestTraces(t *testing.T) {
 		"AcquireToRedis":      {acquired, []string{"POST /v1/leases/{name}", "evalsha"}},
 		"AcquireToPostgreSQL": {acquired, []string{"POST /v1/leases/{name}", "SELECT"}},
 		"PatchToPostgreSQL":   {patched, []string{"PATCH /v1/rows/{table}/{key}", "batch start"}},
-		"PutToS3":             {put, []string{"PUT /v1/objects/{bucket}/{key}", "S3.PutObject", "DoHTTPRequest"}},
+		"PutToS3":             {put, []string{"PUT /v1/objects/{bucket}/{key}", "S3.PutObject"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spans := receiver.trace(c.trace)
