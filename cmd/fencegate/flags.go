@@ -131,6 +131,7 @@ func (f collectFlags) collector(limits limitFlags, log *slog.Logger) stores.Coll
 // s3Flags select a blob store on S3 in place of a directory.
 type s3Flags struct {
 	S3Endpoint   string `name:"s3-endpoint" env:"FENCEGATE_S3_ENDPOINT" secret:"" placeholder:"URL" help:"Keep blobs in S3 at this endpoint instead of a directory; aws means AWS itself."`
+	S3Public     string `name:"s3-public-endpoint" env:"FENCEGATE_S3_PUBLIC_ENDPOINT" secret:"" placeholder:"URL" help:"The S3 as clients reach it, for direct uploads and redirected reads. Defaults to the endpoint."`
 	S3Region     string `name:"s3-region" env:"FENCEGATE_S3_REGION" default:"us-east-1" help:"S3 region."`
 	S3AccessKey  string `name:"s3-access-key" env:"FENCEGATE_S3_ACCESS_KEY" secret:"" placeholder:"KEY" help:"S3 access key; without one AWS's own chain is asked."`
 	S3SecretKey  string `name:"s3-secret-key" env:"FENCEGATE_S3_SECRET_KEY" secret:"" placeholder:"KEY" help:"S3 secret key."`
@@ -158,7 +159,7 @@ func (f s3Flags) store() s3store.Config {
 		endpoint = "" // the SDK's own choice for the region
 	}
 	return s3store.Config{
-		Endpoint: endpoint, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
+		Endpoint: endpoint, PublicEndpoint: f.S3Public, Region: f.S3Region, AccessKey: f.S3AccessKey, SecretKey: f.S3SecretKey,
 		PathStyle: f.S3PathStyle, Prefix: f.S3Prefix, BlobBucket: f.S3BlobBucket,
 		AnswerTimeout: s3AnswerTimeout,
 	}

@@ -3,6 +3,7 @@ package s3store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -24,6 +25,8 @@ import (
 type Config struct {
 	// Endpoint is the server's URL. Defaults to AWS's endpoint of the region.
 	Endpoint string
+	// PublicEndpoint is the server's URL as clients reach it, for the requests that are signed for them. Defaults to Endpoint.
+	PublicEndpoint string
 	// Region is the region that requests are signed for. Defaults to that of AWS's own configuration, and to
 	// us-east-1 with an access key.
 	Region string
@@ -97,16 +100,20 @@ func (c Config) validate() error {
 			return fmt.Errorf("s3: the bucket of blobs: %w", err)
 		}
 	}
-	if c.Endpoint == "" {
+	return errors.Join(checkEndpoint("endpoint", c.Endpoint), checkEndpoint("public endpoint", c.PublicEndpoint))
+}
+
+func checkEndpoint(what, endpoint string) error {
+	if endpoint == "" {
 		return nil
 	}
 	// The URL itself stays out of the error: it may hold a password.
-	u, err := url.Parse(c.Endpoint)
+	u, err := url.Parse(endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("s3: the endpoint must be an http or https URL")
+		return fmt.Errorf("s3: the %s must be an http or https URL", what)
 	}
 	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("s3: the endpoint has only a scheme, a host and a path; credentials are settings of their own")
+		return fmt.Errorf("s3: the %s has only a scheme, a host and a path; credentials are settings of their own", what)
 	}
 	return nil
 }

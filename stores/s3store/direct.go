@@ -75,7 +75,12 @@ func (s *Store) presigner(ctx context.Context, bucket, id string, valid time.Dur
 	if err != nil {
 		return nil, err
 	}
-	return s3.NewPresignClient(api, s3.WithPresignExpires(valid)), nil
+	reached := func(o *s3.Options) {
+		if s.cfg.PublicEndpoint != "" {
+			o.BaseEndpoint = &s.cfg.PublicEndpoint
+		}
+	}
+	return s3.NewPresignClient(api, s3.WithPresignExpires(valid), s3.WithPresignClientFromClientOptions(reached)), nil
 }
 
 // withoutHost leaves out what is in the URL already.

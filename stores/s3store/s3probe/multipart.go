@@ -230,7 +230,7 @@ func tryUploadList(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// openUploads are the first thousand uploads below a prefix, of this session only.
+// openUploads are the first thousand uploads below a prefix, of this run only.
 func (s *session) openUploads(ctx context.Context, prefix string) (found []upload, err error) {
 	out, err := s.api.ListMultipartUploads(ctx, &s3.ListMultipartUploadsInput{Bucket: &s.cfg.Bucket, Prefix: &prefix})
 	if err != nil {
