@@ -37,7 +37,7 @@ demo: deps build ## Watch a paused worker wake up and be refused; needs nothing 
 test: deps testdeps tools ## Run all tests with the race detector, against real servers
 	cd internal/composetest && go test -vet=off -timeout 5m ./...
 	cd internal/openapitest && go test -vet=off -count 1 -timeout 5m ./...
-	go test -race -vet=off -timeout 15m ./e2e ./stores/pgstore ./...
+	FENCEGATE_TEST_S3_CLIENTS=1 go test -race -vet=off -timeout 15m ./e2e ./stores/pgstore ./...
 
 SEED     ?= 0
 SOAK     ?= 1h
@@ -199,6 +199,19 @@ if ! has_program etcd && command -v systemctl >/dev/null; then as_root systemctl
 install_missing spin spin spin "which searches the protocol's model"
 install_missing pgbouncer pgbouncer pgbouncer "which the store is tested through"
 install_missing etcd etcd-server etcd "which keeps leases in tests"
+
+has_s3_clients() { has_program aws && has_program s3cmd && has_program rclone; }
+if ! has_s3_clients; then
+	if command -v apt-get >/dev/null; then
+		echo "installing awscli, s3cmd and rclone, which write through the S3 front, with apt-get"
+		as_root apt-get update -q
+		apt_install awscli s3cmd rclone
+	elif command -v brew >/dev/null; then
+		echo "installing awscli, s3cmd and rclone, which write through the S3 front, with brew"
+		brew install awscli s3cmd rclone
+	fi
+fi
+has_s3_clients || fail "aws, s3cmd or rclone is missing, which write through the S3 front: apt-get install awscli s3cmd rclone, or brew install awscli s3cmd rclone"
 endef
 
 # The same commit and the same Go give the same bytes: nothing of the builder's folder, clock, user or umask gets in.

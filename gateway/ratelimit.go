@@ -39,12 +39,15 @@ func newLimits() limits {
 // withinRate refuses a request that is one too many. Where the Limiter cannot tell, a write goes through: the fence does not
 // depend on it, and a lock service that is away must not stop those who hold their leases.
 func (g *Gateway) withinRate(r *http.Request, m method) error {
-	class := classOf(m)
+	return g.withinClass(r.Context(), classOf(m), principalOf(r.Context()))
+}
+
+func (g *Gateway) withinClass(ctx context.Context, class, principal string) error {
 	if g.cfg.Limiter == nil || class == "" {
 		return nil
 	}
 	// A client that leaves is counted: its write is carried out all the same.
-	wait, err := g.cfg.Limiter.Take(context.WithoutCancel(r.Context()), class, principalOf(r.Context()))
+	wait, err := g.cfg.Limiter.Take(context.WithoutCancel(ctx), class, principal)
 	switch {
 	case err != nil && (class == ClassWrites || !g.cfg.DenyUncounted):
 		g.limits.uncounted[class].Add(1)

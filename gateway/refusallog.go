@@ -37,7 +37,7 @@ func (g *Gateway) logRefusal(r *http.Request, p problem, cause error) {
 		attrs = append(attrs, slog.Int64("mark", int64(*p.Mark)))
 	}
 	level := slog.LevelInfo
-	if p.Status >= http.StatusInternalServerError {
+	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusNotImplemented {
 		level = slog.LevelError
 		attrs = append(attrs, slog.String("cause", cause.Error()))
 	}

@@ -51,6 +51,7 @@ type parts struct {
 	authenticate func(*http.Request) (gateway.Caller, error)
 	// logins counts the requests that authenticate refused, and those it did not look at; nil if it does not.
 	logins func() (failed, limited uint64)
+	s3Keys s3Keys // nil without an S3 front
 }
 
 var _ lease.ExpiryNoter = (*pgstore.Store)(nil) // else the ends of leases would be told late
@@ -64,6 +65,7 @@ type assembly struct {
 	ledgerID  string
 	prefix    string         // of the keys in Redis
 	s3        *s3store.Store // nil when blobs are in a directory
+	s3Front   http.Handler   // nil without
 	collector *stores.Collector
 	logins    func() (failed, limited uint64)
 	log       *slog.Logger
@@ -121,6 +123,11 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 	tell.instrument(&cfg)
 	if a.Gateway, err = gateway.New(cfg); err != nil {
 		return nil, err
+	}
+	if p.s3Keys != nil {
+		if a.s3Front, err = newS3Front(a.Gateway, objects, a.manager, p.s3Keys, p.limits); err != nil {
+			return nil, err
+		}
 	}
 	tell.watch(a)
 	return a, nil

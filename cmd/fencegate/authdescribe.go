@@ -15,10 +15,14 @@ func describe(std *streams, p *access.Principal) {
 		traits = append(traits, fmt.Sprintf("%d secrets", n))
 	case n == 1:
 		traits = append(traits, "1 secret")
+	case len(p.AccessKeys()) > 0:
 	case p.Issuer() != nil:
 		traits = append(traits, fmt.Sprintf("JWTs of %q only", p.Issuer().Name))
 	default:
 		traits = append(traits, "client certificate only")
+	}
+	if keys := p.AccessKeys(); len(keys) > 0 {
+		traits = append(traits, "S3 keys "+strings.Join(keys, " "))
 	}
 	if p.Admin() {
 		traits = append(traits, "admin")

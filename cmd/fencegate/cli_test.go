@@ -80,7 +80,7 @@ func TestUsage(t *testing.T) {
 
 func TestWriteEnv(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeEnv(dir, "http://127.0.0.1:1", "postgres://u@/d?host=/a b&x='y'", "unix:///r"); err != nil {
+	if err := writeEnv(dir, []setting{{"FENCEGATE_URL", "http://127.0.0.1:1"}, {"FENCEGATE_DATABASE_URL", "postgres://u@/d?host=/a b&x='y'"}, {"FENCEGATE_REDIS_URL", "unix:///r"}}); err != nil {
 		t.Fatal(err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "env"))

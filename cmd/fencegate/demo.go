@@ -67,12 +67,12 @@ func (c *demoCmd) Run(std *streams, rc *runContext) error {
 // private plays against a gateway of its own, below dir.
 func (c *demoCmd) private(rc *runContext, st *stage, dir string) (err error) {
 	dev := &devCmd{Data: filepath.Join(dir, "data")} // the limits are the packages' own defaults
-	l, err := listenLoopback(rc, "127.0.0.1:0")
+	l, err := listenLoopback(rc, "--listen", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	env, err := startDev(rc, dev, slog.New(slog.DiscardHandler))
+	env, err := startDev(rc, dev, devFront{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

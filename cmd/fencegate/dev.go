@@ -18,6 +18,7 @@ type devCmd struct {
 	DatabaseURL string `env:"FENCEGATE_DEV_DATABASE_URL" placeholder:"URL" help:"Use this PostgreSQL instead of a private one. It is migrated; nothing else is created beside the schema fence and the role fence_writer."`
 	RedisURL    string `env:"FENCEGATE_DEV_REDIS_URL" placeholder:"URL" help:"Use this Redis instead of a private one."`
 	s3Flags
+	s3FrontFlag
 	backendFlags
 	limitFlags
 	eventFlags
@@ -46,12 +47,17 @@ func (c *devCmd) Run(std *streams, rc *runContext) error {
 	if err := errors.Join(c.backendFlags.validate(), c.limitFlags.validate(), c.eventFlags.validate(), c.collectFlags.validate()); err != nil {
 		return err
 	}
-	l, err := listenLoopback(rc, c.Listen)
+	l, err := listenLoopback(rc, "--listen", c.Listen)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	env, err := startDev(rc, c, c.logger(std))
+	front, err := c.openS3Front(rc)
+	if err != nil {
+		return err
+	}
+	defer front.close()
+	env, err := startDev(rc, c, front, c.logger(std))
 	if err != nil {
 		return err
 	}
@@ -60,13 +66,18 @@ func (c *devCmd) Run(std *streams, rc *runContext) error {
 	defer cancel(nil)
 	env.watch(func(err error) { cancel(fmt.Errorf("a private server has ended: %w", err)) })
 	s := newServer(env.assembly, l, c.limitFlags, atOnce())
+	s.openToS3(front.listener, &telemetry{})
 	s.keepEvents(c.EventRetention)
 	return s.run(ctx, func(url string) {
-		if err := writeEnv(c.Data, url, env.databaseURL, env.redisURL); err != nil {
+		settings := append([]setting{{"FENCEGATE_URL", url}, {"FENCEGATE_DATABASE_URL", env.databaseURL}, {"FENCEGATE_REDIS_URL", env.redisURL}}, front.settings(s)...)
+		if err := writeEnv(c.Data, settings); err != nil {
 			cancel(err)
 			return
 		}
 		fmt.Fprintf(std.out, "fencegate is ready on %s\n", url)
+		if front.listener != nil {
+			fmt.Fprintf(std.out, "  for S3's clients: %s\n", s.s3URL())
+		}
 		fmt.Fprintf(std.out, "  settings for your shell: . %s\n", filepath.Join(c.Data, "env"))
 		fmt.Fprintf(std.out, "  without authentication, for this machine only; stop it with Ctrl-C\n")
 	})
@@ -82,7 +93,7 @@ type devEnvironment struct {
 }
 
 // startDev starts what the flags do not name, migrates the ledger and wires a gateway.
-func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironment, err error) {
+func startDev(ctx context.Context, c *devCmd, front devFront, log *slog.Logger) (_ *devEnvironment, err error) {
 	env := &devEnvironment{databaseURL: c.DatabaseURL, redisURL: c.RedisURL}
 	defer func() {
 		if err != nil {
@@ -113,7 +124,7 @@ func startDev(ctx context.Context, c *devCmd, log *slog.Logger) (_ *devEnvironme
 	env.assembly, err = assemble(ctx, parts{
 		databaseURL: env.databaseURL, redisURL: env.redisURL, blobDir: filepath.Join(c.Data, "blobs"),
 		s3: c.s3Flags, backends: c.backendFlags, limits: c.limitFlags, events: c.eventFlags, collect: c.collectFlags, log: log,
-		loopbackOnly: true,
+		loopbackOnly: true, s3Keys: front.keys(),
 	})
 	return env, err
 }

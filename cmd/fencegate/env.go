@@ -7,16 +7,21 @@ import (
 	"strings"
 )
 
+// setting is a variable of the environment.
+type setting struct{ name, value string }
+
 // writeEnv leaves the settings that a shell needs in <dir>/env, readable by its owner only. It appears whole or not at
 // all.
-func writeEnv(dir, url, databaseURL, redisURL string) error {
-	content := fmt.Sprintf("export FENCEGATE_URL=%s\nexport FENCEGATE_DATABASE_URL=%s\nexport FENCEGATE_REDIS_URL=%s\n",
-		shellQuote(url), shellQuote(databaseURL), shellQuote(redisURL))
+func writeEnv(dir string, settings []setting) error {
+	var content strings.Builder
+	for _, s := range settings {
+		fmt.Fprintf(&content, "export %s=%s\n", s.name, shellQuote(s.value))
+	}
 	tmp, err := os.CreateTemp(dir, ".env-*") // mode 0600
 	if err != nil {
 		return fmt.Errorf("write the env file: %w", err)
 	}
-	_, err = tmp.WriteString(content)
+	_, err = tmp.WriteString(content.String())
 	if closeErr := tmp.Close(); err == nil {
 		err = closeErr
 	}

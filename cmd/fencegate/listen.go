@@ -8,15 +8,15 @@ import (
 )
 
 // listenLoopback listens on a loopback address: without authentication nobody else may reach the gateway.
-func listenLoopback(ctx context.Context, addr string) (net.Listener, error) {
+func listenLoopback(ctx context.Context, flag, addr string) (net.Listener, error) {
 	loopback, err := isLoopback(addr)
 	if err != nil {
-		return nil, fmt.Errorf("--listen %s: %w", addr, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, addr, err)
 	}
 	if !loopback {
-		return nil, fmt.Errorf("--listen %s: without authentication the gateway listens on loopback only (127.0.0.1, [::1] or localhost); fencegate serve --auth-file lifts that", addr)
+		return nil, fmt.Errorf("%s %s: without authentication the gateway listens on loopback only (127.0.0.1, [::1] or localhost); fencegate serve --auth-file lifts that", flag, addr)
 	}
-	return listen(ctx, "--listen", addr)
+	return listen(ctx, flag, addr)
 }
 
 // listen listens on an address that a flag names.

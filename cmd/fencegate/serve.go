@@ -26,6 +26,7 @@ type serveCmd struct {
 	BlobDir      string        `placeholder:"DIR" help:"Keep blobs in this directory. Gateways that share a ledger must share it."`
 	StartTimeout time.Duration `default:"30s" help:"How long to wait for PostgreSQL at the start."`
 	s3Flags
+	s3FrontFlags
 	accessFlags
 	adminFlags
 	drainFlags
@@ -80,6 +81,13 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 		return err
 	}
 	defer l.Close()
+	s3Listener, s3Keys, err := c.s3FrontFlags.listen(rc, guard)
+	if err != nil {
+		return err
+	}
+	if s3Listener != nil {
+		defer s3Listener.Close()
+	}
 	// A URL that is refused is not shown: its secret may stand where none is looked for.
 	if c.RedisURL != "" {
 		if _, err := redislease.Open(c.RedisURL, redislease.Config{}); err != nil {
@@ -93,6 +101,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	p := parts{
 		databaseURL: c.DatabaseURL, redisURL: c.RedisURL, blobDir: c.BlobDir,
 		s3: c.s3Flags, backends: c.backendFlags, locker: c.lockerFlags, limits: c.limitFlags, events: c.eventFlags, rates: c.rateFlags, collect: c.collectFlags, log: log,
+		s3Keys: s3Keys,
 	}
 	guard.protect(&p)
 	p.telemetry = tell
@@ -119,6 +128,7 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	s := newServer(a, l, c.limitFlags, c.drainFlags)
 	s.scheme = guard.scheme()
 	s.handler = tell.around(s.handler)
+	s.openToS3(s3Listener, tell)
 	s.keepEvents(c.EventRetention)
 	if task := tell.background(a, c.GCInterval); task != nil {
 		s.background["metrics"] = task
@@ -126,13 +136,17 @@ func (c *serveCmd) Run(std *streams, rc *runContext, k *kong.Context) error {
 	return s.run(rc, func(url string) {
 		fmt.Fprintf(std.out, "fencegate is ready on %s\n", url)
 		log.Info("ready", "url", url)
+		if s3Listener != nil {
+			fmt.Fprintf(std.out, "its S3 front is ready on %s\n", s.s3URL())
+			log.Info("S3 front", "url", s.s3URL())
+		}
 	})
 }
 
 // listen listens where the flags say, on loopback only when nobody is asked who he is.
 func (c *serveCmd) listen(ctx context.Context, g *guard) (net.Listener, error) {
 	if !g.authenticates() {
-		return listenLoopback(ctx, c.Listen)
+		return listenLoopback(ctx, "--listen", c.Listen)
 	}
 	l, err := listen(ctx, "--listen", c.Listen)
 	if err != nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,8 +39,10 @@ type server struct {
 	listener net.Listener
 	scheme   string       // of the URL that is told when it is ready
 	handler  http.Handler // around the gateway
-	limits   limitFlags
-	drain    drainFlags
+	// s3Listener is where S3's clients come to; nil if nobody lets them.
+	s3Listener net.Listener
+	limits     limitFlags
+	drain      drainFlags
 	// background tasks run beside it. They return when their context ends; an error before that stops the server.
 	background map[string]func(context.Context) error
 }
@@ -50,10 +54,30 @@ func newServer(a *assembly, l net.Listener, limits limitFlags, drain drainFlags)
 	}
 }
 
+// openToS3 lets S3's clients in, where there is a listener for them.
+func (s *server) openToS3(l net.Listener, tell *telemetry) {
+	if l != nil {
+		s.s3Listener, s.s3Front = l, tell.around(s.s3Front)
+	}
+}
+
+// s3URL is where S3's clients come to.
+func (s *server) s3URL() string { return s.scheme + "://" + s.s3Listener.Addr().String() }
+
+// servers are those of the gateway and of the S3 front, which share their limits.
+func (s *server) servers() map[*http.Server]net.Listener {
+	cfg := gateway.ServerConfig{MaxHeader: s.limits.MaxHeader, IdleTimeout: s.limits.IdleTimeout, Log: s.log}
+	all := map[*http.Server]net.Listener{gateway.NewServer(s.handler, cfg): s.listener}
+	if s.s3Listener != nil {
+		all[gateway.NewServer(s.s3Front, cfg)] = s.s3Listener
+	}
+	return all
+}
+
 // run answers requests and runs the background tasks until the context ends or one of them fails, then lets the
 // requests that are under way finish. ready is called once writes can be served.
 func (s *server) run(told context.Context, ready func(url string)) error {
-	srv := gateway.NewServer(s.handler, gateway.ServerConfig{MaxHeader: s.limits.MaxHeader, IdleTimeout: s.limits.IdleTimeout, Log: s.log})
+	servers := s.servers()
 	ctx, stop := context.WithCancelCause(told)
 	defer stop(nil)
 	var running sync.WaitGroup
@@ -72,13 +96,15 @@ func (s *server) run(told context.Context, ready func(url string)) error {
 			stop(fmt.Errorf("gateway: %w", err))
 		}
 	})
-	running.Go(func() {
-		err := srv.Serve(s.listener)
-		if errors.Is(err, http.ErrServerClosed) {
-			err = nil
-		}
-		stop(err)
-	})
+	for srv, l := range servers {
+		running.Go(func() {
+			err := srv.Serve(l)
+			if errors.Is(err, http.ErrServerClosed) {
+				err = nil
+			}
+			stop(err)
+		})
+	}
 
 	if err := s.waitReady(ctx); err != nil {
 		stop(err)
@@ -95,14 +121,14 @@ func (s *server) run(told context.Context, ready func(url string)) error {
 		s.log.Info("leaving", "delay", s.drain.DrainDelay.String())
 		time.Sleep(s.drain.DrainDelay)
 	}
-	s.leave(ctx, srv)
+	s.leave(ctx, slices.Collect(maps.Keys(servers)))
 	stopNoting()
 	running.Wait()
 	return failed
 }
 
 // leave takes nobody new and gives whoever is served time.
-func (s *server) leave(ctx context.Context, srv *http.Server) {
+func (s *server) leave(ctx context.Context, servers []*http.Server) {
 	began := time.Now()
 	s.Drain()
 	until, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.drain.DrainTransfers)
@@ -112,11 +138,17 @@ func (s *server) leave(ctx context.Context, srv *http.Server) {
 		defer close(over)
 		s.onlyTransfers(until, cancel)
 	}()
-	if err := srv.Shutdown(until); err != nil {
-		// Whoever is still there is cut off; a write without an answer is settled by repeating it.
-		s.log.Warn("cutting off the requests that are left", "transfers", s.Transfers())
-		_ = srv.Close()
+	var leaving sync.WaitGroup
+	for _, srv := range servers {
+		leaving.Go(func() {
+			if err := srv.Shutdown(until); err != nil {
+				// Whoever is still there is cut off; a write without an answer is settled by repeating it.
+				s.log.Warn("cutting off the requests that are left", "transfers", s.Transfers())
+				_ = srv.Close()
+			}
+		})
 	}
+	leaving.Wait()
 	cancel()
 	<-over
 	s.log.Info("left", "took", time.Since(began).String())

@@ -83,6 +83,8 @@ func (r *reader) subject(p *Principal, fields []field) *FileError {
 			return errorAt(f.at, "the name has no subject behind the %s", subjectMark)
 		case f.key == "secret_sha256":
 			return errorAt(f.at, "a subject of an issuer comes with JWTs, and has no secret")
+		case f.key == "s3_keys":
+			return errorAt(f.at, "a subject of an issuer comes with JWTs, and has no S3 keys")
 		case f.key == "claims":
 			return errorAt(f.at, "the claims of a subject of an issuer are those of its JWTs")
 		}

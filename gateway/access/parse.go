@@ -21,7 +21,7 @@ import (
 // maxName is the longest name of a principal in bytes, as long as a holder's.
 const maxName = 256
 
-// Load reads a policy from a file, and the key sets that it names. What is wrong with its content is a *FileError.
+// Load reads a policy from a file, and the key sets and secrets that it names. What is wrong with its content is a *FileError.
 func Load(path string) (*Policy, error) {
 	data, err := readFile(path, maxFile)
 	if err != nil {
@@ -38,6 +38,13 @@ func Load(path string) (*Policy, error) {
 	for _, i := range policy.issuers {
 		if err := i.readKeys(filepath.Dir(path)); err != nil {
 			return nil, fmt.Errorf("%s:%w", path, err)
+		}
+	}
+	for _, p := range policy.principals {
+		for _, access := range p.accessKeys {
+			if err := policy.s3Keys[access].readSecret(filepath.Dir(path)); err != nil {
+				return nil, fmt.Errorf("%s:%w", path, err)
+			}
 		}
 	}
 	return policy, nil
@@ -70,7 +77,7 @@ func Parse(data []byte) (*Policy, error) {
 		return nil, err
 	}
 	r := reader{
-		policy: &Policy{byName: make(map[string]*Principal), byIssuer: make(map[string]*Issuer)},
+		policy: &Policy{byName: make(map[string]*Principal), byIssuer: make(map[string]*Issuer), s3Keys: make(map[string]*s3Key)},
 		named:  make(map[string]int), hashed: make(map[digest]hashPlace),
 	}
 	if err := r.file(body); err != nil {
@@ -146,7 +153,7 @@ func each(fields []field, key string, read func(ast.Node, *token.Position) *File
 }
 
 func (r *reader) principal(n ast.Node, at *token.Position) *FileError {
-	fields, err := fieldsOf(n, "a principal", at, "name", "secret_sha256", "admin", "database_role", "claims", "allow")
+	fields, err := fieldsOf(n, "a principal", at, "name", "secret_sha256", "s3_keys", "admin", "database_role", "claims", "allow")
 	p := &Principal{name: textIn(n, "name")}
 	if err != nil {
 		return err.of(p)
@@ -173,6 +180,8 @@ func (r *reader) principalField(p *Principal, f field) (err *FileError) {
 		err = r.name(f)
 	case "secret_sha256":
 		err = r.secrets(p, f)
+	case "s3_keys":
+		err = r.s3Keys(p, f)
 	case "admin":
 		p.admin, err = f.bool()
 	case "database_role":

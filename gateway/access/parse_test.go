@@ -44,8 +44,8 @@ func TestParseRefuses(t *testing.T) {
 		{"QuestionKey", "? principals\n: []\n", `1:1: anchors, tags, directives, merge keys and keys with ? are not allowed`},
 		{"Alias", head + "    allow:\n      - leases: [*]\n        verbs: [lease]\n", `4:18: aliases are not allowed; put a pattern that begins with * in quotes`},
 
-		{"EntryIsText", "principals:\n  - a\n", `2:5: a principal is a mapping with the keys name, secret_sha256, admin, database_role, claims, allow`},
-		{"EntryIsNull", "principals:\n  -\n", `2:5: a principal is a mapping with the keys name, secret_sha256, admin, database_role, claims, allow`},
+		{"EntryIsText", "principals:\n  - a\n", `2:5: a principal is a mapping with the keys name, secret_sha256, s3_keys, admin, database_role, claims, allow`},
+		{"EntryIsNull", "principals:\n  -\n", `2:5: a principal is a mapping with the keys name, secret_sha256, s3_keys, admin, database_role, claims, allow`},
 		{"NoName", "principals:\n  - admin: true\n", `2:10: the principal has no name`},
 		{"EmptyName", "principals:\n  - name: \"\"\n", `2:11: the name is empty`},
 		{"NullName", "principals:\n  - name:\n", `2:11: name must be a string on one line; put it in quotes`},
@@ -56,8 +56,8 @@ func TestParseRefuses(t *testing.T) {
 		{"Anonymous", "principals:\n  - name: anonymous\n", `2:11: principal "anonymous": anonymous is what everybody is called without authentication`},
 		{"SameName", head + "  - admin: true\n    name: a\n", `4:11: principal "a": the name is taken: line 2 has it`},
 		{"NameTwice", head + "    name: b\n", `3:5: principal "a": name is given twice, first in line 2`},
-		{"UnknownKey", "principals:\n  - secret: x\n    name: a\n", `2:5: principal "a": a principal has no key "secret"; it has name, secret_sha256, admin, database_role, claims, allow`},
-		{"NumberKey", head + "    1: x\n", `3:5: principal "a": a principal has no key of this kind; it has name, secret_sha256, admin, database_role, claims, allow`},
+		{"UnknownKey", "principals:\n  - secret: x\n    name: a\n", `2:5: principal "a": a principal has no key "secret"; it has name, secret_sha256, s3_keys, admin, database_role, claims, allow`},
+		{"NumberKey", head + "    1: x\n", `3:5: principal "a": a principal has no key of this kind; it has name, secret_sha256, s3_keys, admin, database_role, claims, allow`},
 		{"AdminWord", head + "    admin: yes\n", `3:5: principal "a": admin must be true or false`},
 
 		{"ShortHash", head + "    secret_sha256: " + hashA[1:] + "\n", `3:20: principal "a": secret_sha256 is 64 hexadecimal digits, this one has 63 characters`},
@@ -76,8 +76,8 @@ func TestParseRefuses(t *testing.T) {
 		{"AfterOtherLetters", "principals:\n  - {name: äöü, admin: 1}\n", `2:17: principal "äöü": admin must be true or false`},
 		{"ManyKeys", "principals:\n  - name: a\n" + strings.Repeat("    x: 1\n", 16), `18:6: a mapping has more than 16 keys`},
 		{"HashAsName", "principals:\n  - name: " + hashA + "\n    admin: 1\n", `3:5: principal (not shown: it looks like a secret): admin must be true or false`},
-		{"HashAsKey", head + "    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, admin, database_role, claims, allow`},
-		{"HashAsKeyTwice", head + "    " + hashA + ": x\n    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, admin, database_role, claims, allow`},
+		{"HashAsKey", head + "    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, s3_keys, admin, database_role, claims, allow`},
+		{"HashAsKeyTwice", head + "    " + hashA + ": x\n    " + hashA + ": x\n", `3:5: principal "a": a principal has no key (not shown: it looks like a secret); it has name, secret_sha256, s3_keys, admin, database_role, claims, allow`},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, c.file, c.want) })
 	}

@@ -18,6 +18,7 @@ type Policy struct {
 	secrets    []secret
 	issuers    []*Issuer
 	byIssuer   map[string]*Issuer
+	s3Keys     map[string]*s3Key // by access key
 }
 
 type digest = [sha256.Size]byte
@@ -35,7 +36,9 @@ type Principal struct {
 	secrets  int
 	rules    []Rule
 	identity fence.Identity
-	issuer   *Issuer // whose JWTs name it; nil if none
+	// accessKeys are those of its S3 keys.
+	accessKeys []string
+	issuer     *Issuer // whose JWTs name it; nil if none
 }
 
 var _ gateway.Caller = (*Principal)(nil)

@@ -1,0 +1,100 @@
+package s3api
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+const (
+	defaultContentType = "binary/octet-stream"
+	maxContentHeader   = 1024
+	etagDigits         = 32
+)
+
+// etagOf is an object's ETag, with its quotes. Where none is kept it has the form of that of an upload in parts, so that no client takes it for
+// an MD5.
+func etagOf(etag, sha256 string, version fence.Token) string {
+	switch {
+	case etag != "":
+		return `"` + etag + `"`
+	case len(sha256) >= etagDigits:
+		return `"` + sha256[:etagDigits] + `-1"`
+	}
+	return fmt.Sprintf(`"%0*x-1"`, etagDigits, int64(version))
+}
+
+func tagOf(o fence.Object) string { return etagOf(o.ETag, o.SHA256, o.Version) }
+
+// headerOf reads what is kept beside an object's bytes. What cannot be kept is refused, rather than lost.
+func headerOf(r *http.Request) (fence.ObjectHeader, error) {
+	var kept fence.ObjectHeader
+	for _, name := range unkept() {
+		if r.Header.Get(name) != "" {
+			return kept, notImplemented("the header " + name)
+		}
+	}
+	if acl := r.Header.Get("X-Amz-Acl"); acl != "" && acl != "private" && !strings.HasPrefix(acl, "bucket-owner-") {
+		return kept, notImplemented("X-Amz-Acl: " + acl)
+	}
+	for _, f := range []struct {
+		name  string
+		value *string
+	}{
+		{"Content-Type", &kept.ContentType},
+		{"Content-Encoding", &kept.ContentEncoding},
+		{"Content-Disposition", &kept.ContentDisposition},
+		{"Cache-Control", &kept.CacheControl},
+	} {
+		*f.value = strings.Join(r.Header.Values(f.name), ", ")
+		if len(*f.value) > maxContentHeader || !printable(*f.value) {
+			return kept, fence.Errorf(fence.CodeInvalidRequest, "%s has at most %d bytes of printable UTF-8", f.name, maxContentHeader).In(f.name)
+		}
+	}
+	kept.ContentType = cmp.Or(kept.ContentType, defaultContentType)
+	kept.ContentEncoding = withoutChunks(kept.ContentEncoding)
+	for name, lines := range r.Header {
+		short, found := strings.CutPrefix(strings.ToLower(name), "x-amz-meta-")
+		if !found || short == metaTokenName {
+			continue
+		}
+		value := strings.Join(lines, ",")
+		if short == "" || !printable(value) {
+			return kept, fence.Errorf(fence.CodeInvalidRequest, "%s needs a name and a value of printable UTF-8", name).In(name)
+		}
+		if kept.Meta == nil {
+			kept.Meta = map[string]string{}
+		}
+		kept.Meta[short] = value
+	}
+	return kept, nil
+}
+
+// unkept are headers that ask for what there is not.
+func unkept() []string {
+	return []string{
+		"Content-Language", "Expires", "X-Amz-Website-Redirect-Location", "X-Amz-Tagging", "X-Amz-Object-Lock-Mode", "X-Amz-Object-Lock-Legal-Hold",
+		"X-Amz-Object-Lock-Retain-Until-Date", "X-Amz-Server-Side-Encryption", "X-Amz-Server-Side-Encryption-Customer-Algorithm", "X-Amz-Grant-Full-Control",
+		"X-Amz-Grant-Read", "X-Amz-Grant-Read-Acp", "X-Amz-Grant-Write-Acp", "X-Amz-Write-Offset-Bytes",
+	}
+}
+
+// withoutChunks takes aws-chunked out of a list of encodings: it is how a body travels, not how it is kept.
+func withoutChunks(encodings string) string {
+	var kept []string
+	for e := range strings.SplitSeq(encodings, ",") {
+		if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "aws-chunked") {
+			kept = append(kept, e)
+		}
+	}
+	return strings.Join(kept, ",")
+}
+
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+}

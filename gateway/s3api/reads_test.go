@@ -1,0 +1,210 @@
+package s3api_test
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+func TestRanges(t *testing.T) {
+	w := newWorld(t)
+	w.mustPut("a", "0123456789", w.grant("report:a").First())
+	w.mustPut("empty", "", w.grant("report:empty").First())
+	for _, tt := range []struct {
+		key, asked string
+		status     int
+		body       string
+	}{
+		{"a", "bytes=0-0", 206, "0"},
+		{"a", "bytes=2-4", 206, "234"},
+		{"a", "bytes=7-", 206, "789"},
+		{"a", "bytes=-3", 206, "789"},
+		{"a", "bytes=5-100", 206, "56789"},
+		{"a", "bytes=10-", 416, ""},
+		{"a", "bytes=-0", 416, ""},
+		{"a", "bytes=33-10", 200, "0123456789"},
+		{"a", "bytes=x-", 200, "0123456789"},
+		{"a", "lines=1-2", 200, "0123456789"},
+		{"empty", "bytes=0-0", 416, ""},
+		{"empty", "bytes=0-", 416, ""},
+		{"empty", "", 200, ""},
+	} {
+		t.Run(tt.key+" "+tt.asked, func(t *testing.T) {
+			answer := w.send(w.signed(http.MethodGet, "/reports/"+tt.key, "", "Range", tt.asked))
+			body, err := io.ReadAll(answer.Body)
+			if err != nil || answer.StatusCode != tt.status || tt.status != 416 && string(body) != tt.body {
+				t.Errorf("%d %q %v", answer.StatusCode, body, err)
+			}
+		})
+	}
+}
+
+func TestConditionalReads(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant("report:a")
+	etag := w.mustPut("a", "one", g.First())
+	future, past := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)
+	for name, tt := range map[string]struct {
+		headers []string
+		status  int
+	}{
+		"Match":             {[]string{"If-Match", etag}, 200},
+		"MatchOneOf":        {[]string{"If-Match", `"x", ` + etag}, 200},
+		"MatchAny":          {[]string{"If-Match", "*"}, 200},
+		"MatchOther":        {[]string{"If-Match", `"x"`}, 412},
+		"NoneMatch":         {[]string{"If-None-Match", etag}, 304},
+		"NoneMatchOther":    {[]string{"If-None-Match", `"x"`}, 200},
+		"ModifiedSince":     {[]string{"If-Modified-Since", past}, 200},
+		"NotModifiedSince":  {[]string{"If-Modified-Since", future}, 304},
+		"Unmodified":        {[]string{"If-Unmodified-Since", future}, 200},
+		"ModifiedMeanwhile": {[]string{"If-Unmodified-Since", past}, 412},
+		"RangeOfThis":       {[]string{"If-Range", etag, "Range", "bytes=0-0"}, 206},
+		"RangeOfOther":      {[]string{"If-Range", `"x"`, "Range", "bytes=0-0"}, 200},
+		"GrantStands":       {[]string{"X-Fence-Token", g.First().String()}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if answer := w.send(w.signed(http.MethodGet, "/reports/a", "", tt.headers...)); answer.StatusCode != tt.status {
+				t.Error(answer.Status)
+			}
+		})
+	}
+	w.grant("report:a")
+	if answer := w.send(w.signed(http.MethodGet, "/reports/a", "", "X-Fence-Token", g.First().String())); answer.StatusCode != http.StatusPreconditionFailed {
+		t.Errorf("a read with a token of an older grant: %s", answer.Status)
+	}
+}
+
+// A write's condition on the ETag is held against the mark, so that nothing comes between.
+func TestConditionalWrites(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant("report:a")
+	put := func(n int, body, match string) error {
+		_, err := w.client().PutObject(t.Context(), &s3.PutObjectInput{
+			Bucket: aws.String("reports"), Key: aws.String("a"), Body: strings.NewReader(body), Metadata: token(g.First() + tokenOf(n)), IfMatch: aws.String(match),
+		})
+		return err
+	}
+	if err := put(0, "x", md5Of("one")); code(err) != "NoSuchKey" {
+		t.Error(err)
+	}
+	w.mustPut("a", "one", g.First())
+	if err := put(1, "two", md5Of("one")); err != nil {
+		t.Error(err)
+	}
+	if err := put(2, "three", md5Of("one")); code(err) != "PreconditionFailed" {
+		t.Error(err)
+	}
+	if got := w.get("a"); got != "two" {
+		t.Error(got)
+	}
+	w.beforeWrite = func() { w.beforeWrite = nil; w.mustPut("a", "between", g.First()+3) }
+	if err := put(4, "five", md5Of("two")); code(err) != "PreconditionFailed" || w.get("a") != "between" {
+		t.Errorf("written since the ETag was compared: %v", err)
+	}
+}
+
+// Keys are any UTF-8, and are never cleaned.
+func TestKeys(t *testing.T) {
+	w := newWorld(t)
+	keys := []string{
+		"a//b", "a/b", "/foo", "foo", "foo/", "//", "/", "..", ".", "a/../b", "a/./b", "10+2.jpg", "image(1).jpg", "images/mac@2x.png", "a b", "%2F", "a%20b",
+		"caf\u00e9", "cafe\u0301", "a?b", "a#b", "a&b=c", "a:b*c", "日本", strings.Repeat("k", 1024), "\x01", "a\nb", "uploads", "A", "a",
+	}
+	g := w.grant("scratch")
+	client, ctx := w.client(), t.Context()
+	for i, key := range keys {
+		_, err := client.PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("scratch"), Key: &key, Body: strings.NewReader(key), Metadata: token(g.First() + tokenOf(i))})
+		if err != nil {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+	for _, key := range keys {
+		got, err := client.GetObject(ctx, &s3.GetObjectInput{Bucket: aws.String("scratch"), Key: &key})
+		if err != nil {
+			t.Errorf("%q: %v", key, err)
+			continue
+		}
+		if body, err := io.ReadAll(got.Body); err != nil || string(body) != key {
+			t.Errorf("%q is %q, %v", key, body, err)
+		}
+		got.Body.Close()
+	}
+	list := allKeys(t, client, "scratch", 7)
+	slices.Sort(keys)
+	if !slices.Equal(list, keys) {
+		t.Errorf("listed %q\nwant   %q", list, keys)
+	}
+}
+
+// allKeys lists a bucket in pages, keys encoded as URLs.
+func allKeys(t *testing.T, client *s3.Client, bucket string, page int32) (keys []string) {
+	t.Helper()
+	for pages := s3.NewListObjectsV2Paginator(client, &s3.ListObjectsV2Input{Bucket: &bucket, MaxKeys: &page, EncodingType: "url"}); pages.HasMorePages(); {
+		p, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range p.Contents {
+			keys = append(keys, decoded(t, *o.Key))
+		}
+	}
+	return keys
+}
+
+func TestPresigned(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant("report:a")
+	presign := s3.NewPresignClient(w.client())
+	put, err := presign.PresignPutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("reports"), Key: aws.String("a"), Metadata: token(g.First())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(method, url, body string, header http.Header) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, lines := range header {
+			r.Header[name] = lines
+		}
+		return w.send(r)
+	}
+	if answer := send(http.MethodPut, put.URL, "one", put.SignedHeader); answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(answer.Body)
+		t.Fatalf("%s %s", answer.Status, text)
+	}
+	other := put.SignedHeader.Clone()
+	other.Set("X-Amz-Meta-Fence-Token", (g.First() + 1).String())
+	if answer := send(http.MethodPut, put.URL, "two", other); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("with another token than was signed: %s", answer.Status)
+	}
+	bare, err := presign.PresignPutObject(t.Context(), &s3.PutObjectInput{Bucket: aws.String("reports"), Key: aws.String("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unsigned := bare.SignedHeader.Clone()
+	unsigned.Set("X-Fence-Token", (g.First() + 1).String())
+	if answer := send(http.MethodPut, bare.URL, "two", unsigned); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("with a token that was not signed: %s", answer.Status)
+	}
+	get, err := presign.PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("reports"), Key: aws.String("a")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := send(http.MethodGet, get.URL, "", nil)
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || string(body) != "one" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("%s %q", answer.Status, body)
+	}
+	if answer := send(http.MethodGet, get.URL+"0", "", nil); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("with another signature: %s", answer.Status)
+	}
+	if answer := send(http.MethodGet, w.url+"/reports/a", "", nil); answer.StatusCode != http.StatusForbidden {
+		t.Errorf("without a signature: %s", answer.Status)
+	}
+}

@@ -1,0 +1,86 @@
+package s3api
+
+import (
+	"strings"
+
+	"github.com/gofiber/fiber/v3"
+	"github.com/versity/versitygw/auth"
+	"github.com/versity/versitygw/s3api/middlewares"
+	"github.com/versity/versitygw/s3api/utils"
+	"github.com/versity/versitygw/s3err"
+
+	"github.com/fencegate/fencegate/fence"
+)
+
+// region is the one that answers name. Signatures may be for any: it is nothing but a part of what is signed.
+const region = "us-east-1"
+
+// accounts makes versitygw's accounts of keys. To it everybody is an administrator: what a caller may do is asked by our backend.
+type accounts struct {
+	auth.IAMService // nil: nothing else is asked
+	keys            Keys
+}
+
+func (f *Front) iam() auth.IAMService { return accounts{keys: f.cfg.Keys} }
+
+// GetUserAccount returns the account of an access key.
+func (a accounts) GetUserAccount(access string) (auth.Account, error) {
+	secret, _, found := a.keys.Key(access)
+	if !found || secret == "" {
+		return auth.Account{}, auth.ErrNoSuchUser
+	}
+	return auth.Account{Access: access, Secret: secret, Role: auth.RoleAdmin}, nil
+}
+
+// authenticate checks the signature, names the caller, and puts the checks of the body before its reader.
+func (f *Front) authenticate(body bodyCheck) fiber.Handler {
+	return func(ctx fiber.Ctx) error {
+		c := callOf(ctx.RequestCtx())
+		if err := f.verify(ctx, body == bodyObject); err != nil {
+			f.cfg.Keys.NoteFailed()
+			return c.fail(err)
+		}
+		account, _ := utils.ContextKeyAccount.Get(ctx).(auth.Account)
+		secret, caller, found := f.cfg.Keys.Key(account.Access)
+		if !found || secret != account.Secret || caller == nil || caller.Principal() == "" {
+			// The key was taken away while the signature was checked.
+			f.cfg.Keys.NoteFailed()
+			return c.fail(s3err.GetInvalidAccessKeyIdErr(account.Access))
+		}
+		c.caller = caller
+		utils.ContextKeyIsRoot.Set(ctx, false)
+		utils.ContextKeyParsedAcl.Set(ctx, auth.ACL{Owner: account.Access})
+		if body == bodyNone {
+			return nil
+		}
+		return middlewares.VerifyChecksums(body == bodyObject, body == bodyXML, false)(ctx)
+	}
+}
+
+func (f *Front) verify(ctx fiber.Ctx, stream bool) error {
+	c := callOf(ctx.RequestCtx())
+	// Nobody can sign as versitygw's administrator: neither its key nor its secret is ever told.
+	root, in := middlewares.RootUserConfig{Access: f.nobody, Secret: f.nobody}, regionOf(c)
+	if in == "" {
+		return fence.Errorf(fence.CodeUnauthenticated, "the request is not signed with AWS Signature Version 4")
+	}
+	if err := middlewares.VerifyPresignedV4Signature(root, f.iam(), in, stream)(ctx); err != nil {
+		return err
+	}
+	return middlewares.VerifyV4Signature(root, f.iam(), in, stream, ctx.Method() != fiber.MethodHead, false)(ctx)
+}
+
+// regionOf is the region that a request says it is signed for, empty when it is not signed.
+func regionOf(c *call) string {
+	scope := c.r.URL.Query().Get("X-Amz-Credential")
+	if authorization := c.r.Header.Get("Authorization"); authorization != "" {
+		_, scope, _ = strings.Cut(authorization, "Credential=")
+		scope, _, _ = strings.Cut(scope, ",")
+	}
+	// An access key may contain slashes: key/date/region/service/aws4_request.
+	parts := strings.Split(scope, "/")
+	if len(parts) < 5 {
+		return ""
+	}
+	return parts[len(parts)-3]
+}
