@@ -22,8 +22,9 @@ type call struct {
 	began time.Time
 	body  *body
 
-	// caller is nil before authentication.
+	// caller is nil before authentication; signed are the headers that its signature covers.
 	caller gateway.Caller
+	signed []string
 	op     string
 	verb   gateway.Verb
 	name   fence.ObjectName
@@ -82,7 +83,7 @@ func (c *call) admit() error {
 
 // access is who sends the request and with which token, if any.
 func (c *call) access() (fence.Access, error) {
-	t, err := tokenOf(c.r)
+	t, err := tokenOf(c.r, c.signed)
 	return fence.Access{Principal: c.caller.Principal(), Token: t, As: c.caller.Identity()}, err
 }
 

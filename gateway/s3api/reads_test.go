@@ -193,6 +193,27 @@ func TestPresigned(t *testing.T) {
 	if answer := send(http.MethodPut, bare.URL, "two", unsigned); answer.StatusCode != http.StatusBadRequest {
 		t.Errorf("with a token that was not signed: %s", answer.Status)
 	}
+	// A second signature, or list of what it covers, does not make it signed.
+	for name, r := range map[string]struct {
+		url    string
+		header http.Header
+	}{
+		"Authorization":    {bare.URL, http.Header{"Authorization": {"AWS4-HMAC-SHA256 Credential=a/20260101/us-east-1/s3/aws4_request, SignedHeaders=x-fence-token, Signature=00"}}},
+		"BeforeTheList":    {strings.Replace(bare.URL, "X-Amz-SignedHeaders=", "X-Amz-SignedHeaders=x-fence-token&X-Amz-SignedHeaders=", 1), nil},
+		"BehindTheList":    {bare.URL + "&X-Amz-SignedHeaders=x-fence-token", nil},
+		"InsteadOfTheList": {strings.Replace(bare.URL, "X-Amz-SignedHeaders=host", "X-Amz-SignedHeaders=host;&X-Amz-SignedHeaders=x-fence-token", 1), nil},
+	} {
+		header := unsigned.Clone()
+		for k, v := range r.header {
+			header[k] = v
+		}
+		if answer := send(http.MethodPut, r.url, "two", header); answer.StatusCode != http.StatusBadRequest && answer.StatusCode != http.StatusForbidden {
+			t.Errorf("%s: %s", name, answer.Status)
+		}
+	}
+	if got := w.get("a"); got != "one" {
+		t.Errorf("it is %q", got)
+	}
 	get, err := presign.PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("reports"), Key: aws.String("a")})
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func (f *Front) authenticate(body bodyCheck) fiber.Handler {
 			f.cfg.Keys.NoteFailed()
 			return c.fail(s3err.GetInvalidAccessKeyIdErr(account.Access))
 		}
-		c.caller = caller
+		c.caller, c.signed = caller, signedHeaders(ctx.RequestCtx())
 		utils.ContextKeyIsRoot.Set(ctx, false)
 		utils.ContextKeyParsedAcl.Set(ctx, auth.ACL{Owner: account.Access})
 		if body == bodyNone {
@@ -59,6 +59,9 @@ func (f *Front) authenticate(body bodyCheck) fiber.Handler {
 
 func (f *Front) verify(ctx fiber.Ctx, stream bool) error {
 	c := callOf(ctx.RequestCtx())
+	if signedTwice(ctx.RequestCtx()) {
+		return fence.Errorf(fence.CodeInvalidRequest, "the request has more than one signature").In("Authorization")
+	}
 	// Nobody can sign as versitygw's administrator: neither its key nor its secret is ever told.
 	root, in := middlewares.RootUserConfig{Access: f.nobody, Secret: f.nobody}, regionOf(c)
 	if in == "" {

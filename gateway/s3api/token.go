@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/valyala/fasthttp"
+	"github.com/versity/versitygw/s3api/utils"
+
 	"github.com/fencegate/fencegate/fence"
 )
 
@@ -27,9 +30,8 @@ func errNoToken(known fence.State) error {
 
 // tokenOf reads the token of a request, 0 when it has none. Whoever gets between client and gateway must not be able to change it, so it has to
 // be signed.
-func tokenOf(r *http.Request) (fence.Token, error) {
+func tokenOf(r *http.Request, signed []string) (fence.Token, error) {
 	var token fence.Token
-	signed := signedHeaders(r)
 	for _, name := range []string{metaToken, headerToken} {
 		lines := r.Header.Values(name)
 		switch {
@@ -52,12 +54,35 @@ func tokenOf(r *http.Request) (fence.Token, error) {
 	return token, nil
 }
 
-// signedHeaders are the names of the headers that the signature covers, in lower case.
-func signedHeaders(r *http.Request) []string {
-	list := r.URL.Query().Get("X-Amz-SignedHeaders")
-	if auth := r.Header.Get("Authorization"); auth != "" {
-		_, list, _ = strings.Cut(auth, "SignedHeaders=")
-		list, _, _ = strings.Cut(list, ",")
+// signedHeaders are the names of the headers that the signature covers, in lower case. They are read as they were when the signature was
+// checked: two readings of one request could tell different lists.
+func signedHeaders(ctx *fasthttp.RequestCtx) []string {
+	list := string(ctx.QueryArgs().Peek("X-Amz-SignedHeaders"))
+	if authorization := ctx.Request.Header.Peek("Authorization"); len(authorization) > 0 {
+		data, err := utils.ParseAuthorization(string(authorization))
+		if err != nil {
+			return nil
+		}
+		list = data.SignedHeaders
 	}
 	return strings.Split(strings.TrimSpace(list), ";")
+}
+
+// signedTwice reports a request that has more than one signature, or part of one more than once: only one is checked, and the other could
+// say anything.
+func signedTwice(ctx *fasthttp.RequestCtx) bool {
+	inHeader := len(ctx.Request.Header.PeekAll("Authorization"))
+	inQuery := map[string]int{}
+	for name := range ctx.QueryArgs().All() {
+		switch name := strings.ToLower(string(name)); name {
+		case "x-amz-algorithm", "x-amz-credential", "x-amz-signature", "x-amz-signedheaders", "x-amz-expires", "x-amz-date", "x-amz-security-token":
+			inQuery[name]++
+		}
+	}
+	for _, n := range inQuery {
+		if n > 1 || inHeader > 0 {
+			return true
+		}
+	}
+	return inHeader > 1
 }
