@@ -122,7 +122,8 @@ func testUnclaimed(s *suite) {
 	began := time.Now()
 	a.drop(name, "a")
 	s.eventually("it goes on to the next", func() bool { return c.stay(name, "c", 1).Value == value(s, "c") })
-	if took := time.Since(began); took < lease.Window-5*time.Millisecond {
+	// A clock may go in steps, of 10 ms or, on a busy machine, some more.
+	if took := time.Since(began); took < lease.Window*9/10 {
 		s.fatalf("the reservation passed after %v already", took)
 	}
 	s.press()
