@@ -149,7 +149,12 @@ func TestExistingBucket(t *testing.T) {
 	b.want(http.StatusNoContent, "DELETE", b.object("b"), "", "X-Fence-Token: "+token.String())
 	b.want(http.StatusNotFound, "GET", b.object("b"), "")
 	token, _ = b.acquire("report:d")
-	b.want(http.StatusCreated, "POST", b.object("d/3"), fmt.Sprintf(`{"copy":"objects/%s/c"}`, b.bucket.Bucket), "X-Fence-Token: "+token.String())
+	for _, replayed := range []string{"", "true"} {
+		answer, text := request(t, "POST", b.url+b.object("d/3"), fmt.Sprintf(`{"copy":"objects/%s/c"}`, b.bucket.Bucket), "X-Fence-Token: "+token.String())
+		if answer.StatusCode != http.StatusCreated || answer.Header.Get("X-Fence-Replayed") != replayed {
+			t.Errorf("a copy: %s, replayed %q, %s", answer.Status, answer.Header.Get("X-Fence-Replayed"), text)
+		}
+	}
 	b.want(http.StatusCreated, "POST", b.object("d/4"), fmt.Sprintf(`{"rename":"objects/%s/d/1"}`, b.bucket.Bucket), "X-Fence-Token: "+token.String())
 	if got := b.keys(""); got != "a c* d/2* d/3 d/4" {
 		t.Errorf("the list is %s", got)

@@ -78,6 +78,13 @@ func (s *Store) PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.B
 		content = "etag " + blob.ETag
 	}
 	digest := fence.DigestOf("object", string(w.Op), conditionText(w.If), header, content)
+	if w.Op == fence.OpCopy { // of a natural object, which was copied to the blob: the request is the same when it is repeated
+		copied, err := copiedHeader(w)
+		if err != nil {
+			return fence.Object{}, err
+		}
+		digest = copyDigest(w, copied)
+	}
 	return s.writeObject(ctx, w, digest, "SELECT fence.publish($1, $2, $3, "+bodyArg+", $9, $10, $11)",
 		w.Object.Bucket, w.Object.Key, int64(w.Token), blob.ID, blob.Size, sumArg(blob.SHA256), etagArg(blob.ETag), header, w.Natural, w.If.Exists, w.If.Absent)
 }
