@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +87,7 @@ func (c *doctorCmd) deployment(outer context.Context, r *report) error {
 			works := false
 			bounded(func(ctx context.Context) { works = checkBucket(ctx, r, c.s3Flags, c.BlobDir, bucket) })
 			if works && c.BlobDir == "" {
-				c.probeBucket(outer, r, bucket)
+				c.probeBucket(outer, r, cmp.Or(c.S3BlobBucket, bucket)) // where the blobs are
 			}
 		}
 	}
