@@ -151,7 +151,11 @@ func putSlowly(ctx context.Context, url string, body io.Reader, token int64) err
 	if err != nil {
 		return err
 	}
-	answer, err := http.DefaultClient.Do(r)
+	// The first byte is asked for when the body is: whoever has sent it knows that the upload is under way.
+	r.Header.Set("Expect", "100-continue")
+	transport := &http.Transport{ExpectContinueTimeout: patience}
+	defer transport.CloseIdleConnections()
+	answer, err := transport.RoundTrip(r)
 	if err != nil {
 		return err
 	}
