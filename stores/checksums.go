@@ -6,13 +6,11 @@ import (
 	"crypto/sha256"
 	"hash"
 	"hash/crc32"
-	"hash/crc64"
+
+	"github.com/minio/crc64nvme"
 
 	"github.com/fencegate/fencegate/fence"
 )
-
-// nvme is the polynomial of CRC-64/NVME, as package crc64 has polynomials: the reverse of that in the NVM Express specification.
-const nvme = 0x9a6c9329ac4bc9b5
 
 // checksum is one that a client sent, and what its body comes to.
 type checksum struct {
@@ -30,7 +28,7 @@ func checksums(w fence.ObjectWrite) (list []checksum) {
 	}
 	add("MD5", "md5", w.MD5, md5.New)
 	add("CRC32C", "crc32c", w.CRC32C, func() hash.Hash { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) })
-	add("CRC64NVME", "crc64nvme", w.CRC64NVME, func() hash.Hash { return crc64.New(crc64.MakeTable(nvme)) })
+	add("CRC64NVME", "crc64nvme", w.CRC64NVME, func() hash.Hash { return crc64nvme.New() })
 	return list
 }
 

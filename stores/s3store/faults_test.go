@@ -66,12 +66,19 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Method == http.MethodPost && q.Has("uploads"):
 		s.stored = 0
+		w.Header().Set("X-Amz-Checksum-Algorithm", r.Header.Get("X-Amz-Checksum-Algorithm"))
 		fmt.Fprint(w, `<InitiateMultipartUploadResult><UploadId>up</UploadId></InitiateMultipartUploadResult>`)
 	case r.Method == http.MethodPost:
 		fmt.Fprint(w, `<CompleteMultipartUploadResult><ETag>"e"</ETag></CompleteMultipartUploadResult>`)
 	case r.Method == http.MethodPut:
+		if !q.Has("partNumber") {
+			s.stored = 0
+		}
 		s.stored += int64(len(body))
 		w.Header().Set("ETag", fmt.Sprintf(`"%x"`, md5.Sum(body)))
+		if r.Header.Get(crcHeader) != "" {
+			w.Header().Set(crcHeader, crcOf(body))
+		}
 	case r.Method == http.MethodHead:
 		w.Header().Set("Content-Length", fmt.Sprint(s.stored))
 	}
@@ -105,7 +112,14 @@ func TestBufferedUploadsCarryTheirChecksum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var puts atomic.Int32
 			s := startScript(t, func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
-				if r.Method == http.MethodPut {
+				switch {
+				case r.Method != http.MethodPut:
+				case r.URL.Query().Has("partNumber"):
+					puts.Add(1)
+					if r.Header.Get(crcHeader) != crcOf(body) || r.Header.Get("X-Amz-Content-Sha256") != "UNSIGNED-PAYLOAD" || r.Header.Get("Content-Encoding") != "" {
+						t.Errorf("a part's header: %v", r.Header)
+					}
+				default:
 					puts.Add(1)
 					checkChecksums(t, r.Header, body)
 				}

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"errors"
+	"net/http"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/minio/crc64nvme"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -47,18 +51,14 @@ func (s *Store) MaxUnknown() int64 {
 	return min(sum, maxBlob)
 }
 
-// inParts begins an upload, lets its parts be sent, and completes it.
-func (p *put) inParts(ctx context.Context, sum types.ChecksumAlgorithm, send func(upload *string) ([]types.CompletedPart, error)) (err error) {
-	upload, err := p.begin(ctx, p.api, p.bucket, p.id, sum)
-	if err != nil {
-		return err
-	}
+// inParts lets the parts of an upload be sent, and completes it.
+func (p *put) inParts(ctx context.Context, upload *string, send func() ([]types.CompletedPart, error)) (err error) {
 	defer func() {
 		if err != nil {
 			p.abort(ctx, p.api, p.bucket, p.key(p.id), upload)
 		}
 	}()
-	parts, err := send(upload)
+	parts, err := send()
 	if err != nil {
 		return err
 	}
@@ -69,21 +69,51 @@ func (p *put) inParts(ctx context.Context, sum types.ChecksumAlgorithm, send fun
 	return p.checkSize(ctx)
 }
 
-// begin begins an upload in parts, which carry checksums of this kind if there is one.
-func (s *Store) begin(ctx context.Context, api *s3.Client, bucket, id string, sum types.ChecksumAlgorithm) (*string, error) {
+// beginBuffered begins an upload whose parts carry checksums: of the kind that is soon computed, here and there, or SHA-256 where the server
+// does not know that one.
+func (p *put) beginBuffered(ctx context.Context) (upload *string, sum types.ChecksumAlgorithm, err error) {
+	sum = types.ChecksumAlgorithmCrc64nvme
+	if !p.onlySHA.Load() {
+		upload, known, err := p.begin(ctx, p.api, p.bucket, p.id, sum)
+		switch {
+		case err == nil && known:
+			return upload, sum, nil
+		case err == nil:
+			p.abort(ctx, p.api, p.bucket, p.key(p.id), upload)
+		case !refused(err):
+			return nil, "", err
+		}
+		p.onlySHA.Store(true)
+	}
+	sum = types.ChecksumAlgorithmSha256
+	upload, _, err = p.begin(ctx, p.api, p.bucket, p.id, sum)
+	return upload, sum, err
+}
+
+// refused tells whether the server does not know what it was asked for.
+func refused(err error) bool {
+	var answer *awshttp.ResponseError
+	return errors.As(err, &answer) && (answer.HTTPStatusCode() == http.StatusBadRequest || answer.HTTPStatusCode() == http.StatusNotImplemented)
+}
+
+// begin begins an upload in parts, which carry checksums of this kind if there is one, and tells whether the server says that it knows it.
+func (s *Store) begin(ctx context.Context, api *s3.Client, bucket, id string, sum types.ChecksumAlgorithm) (upload *string, known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer cancel()
 	in := &s3.CreateMultipartUploadInput{
 		Bucket: &bucket, Key: aws.String(s.key(id)), ContentType: aws.String("application/octet-stream"), ChecksumAlgorithm: sum,
 	}
-	if sum != "" {
+	switch sum {
+	case types.ChecksumAlgorithmSha256:
 		in.ChecksumType = types.ChecksumTypeComposite
+	case types.ChecksumAlgorithmCrc64nvme: // there is no other type of it
+		in.ChecksumType = types.ChecksumTypeFullObject
 	}
 	up, err := api.CreateMultipartUpload(ctx, in)
 	if err != nil {
-		return nil, failure(err, "store", bucket, id)
+		return nil, false, failure(err, "store", bucket, id)
 	}
-	return up.UploadId, nil
+	return up.UploadId, up.ChecksumAlgorithm == sum, nil
 }
 
 // complete joins the parts of size bytes together. Its error is the SDK's.
@@ -111,7 +141,11 @@ type sentPart struct {
 
 // sendParts sends buffered part after part, of which first is the first. With memory for a second buffer, one part is sent while the next
 // is read.
-func (p *put) sendParts(ctx context.Context, upload *string, first []byte) (parts []types.CompletedPart, err error) {
+func (p *put) sendParts(ctx context.Context, upload *string, sum types.ChecksumAlgorithm, first []byte) (parts []types.CompletedPart, err error) {
+	send := p.sendPart
+	if sum == types.ChecksumAlgorithmSha256 {
+		send = p.sendPartSHA
+	}
 	size := p.bufferSize(1)
 	buf, spare := first, p.second(size)
 	// At most one part is in flight, and it is waited for before its buffer is used again or this returns.
@@ -138,7 +172,7 @@ func (p *put) sendParts(ctx context.Context, upload *string, first []byte) (part
 			return nil, err
 		}
 		inFlight = true
-		go func(part []byte) { sent <- p.sendPart(ctx, upload, n, part) }(filled)
+		go func(part []byte) { sent <- send(ctx, upload, n, part) }(filled)
 		if p.body.Ended() {
 			break
 		}
@@ -187,7 +221,30 @@ func (p *put) regrow(ctx context.Context, size int64) (buf, spare []byte, err er
 	return make([]byte, size), p.second(size), nil
 }
 
+// sendPart sends a part with a CRC, which the server compares and confirms.
 func (p *put) sendPart(ctx context.Context, upload *string, n int32, part []byte) sentPart {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
+	defer cancel()
+	sum := aws.String(crcText(crc64nvme.Checksum(part)))
+	out, err := p.api.UploadPart(ctx, &s3.UploadPartInput{
+		Bucket: &p.bucket, Key: aws.String(p.key(p.id)), UploadId: upload, PartNumber: aws.Int32(n),
+		Body: bytes.NewReader(part), ContentLength: aws.Int64(int64(len(part))), ChecksumCRC64NVME: sum,
+	}, unsigned)
+	if err != nil {
+		return sentPart{err: failure(err, "store", p.bucket, p.id)}
+	}
+	if out.ChecksumCRC64NVME == nil {
+		p.onlySHA.Store(true)
+		return sentPart{err: fence.Errorf(fence.CodeStoreUnavailable, "the S3 does not confirm the checksum of a part; the next one carries another")}
+	}
+	if err := compare("CRC64NVME", *out.ChecksumCRC64NVME, *sum); err != nil {
+		return sentPart{err: err}
+	}
+	return sentPart{part: types.CompletedPart{PartNumber: aws.Int32(n), ETag: out.ETag, ChecksumCRC64NVME: sum}}
+}
+
+// sendPartSHA sends a part with a SHA-256, which the server compares: it is in the signature, too.
+func (p *put) sendPartSHA(ctx context.Context, upload *string, n int32, part []byte) sentPart {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
 	defer cancel()
 	sum := sha256.Sum256(part)

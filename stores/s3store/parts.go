@@ -31,7 +31,7 @@ func (s *Store) BeginParts(ctx context.Context, bucket, id string) (string, erro
 	if err != nil {
 		return "", err
 	}
-	upload, err := s.begin(ctx, api, s.home(bucket), id, "")
+	upload, _, err := s.begin(ctx, api, s.home(bucket), id, "")
 	return aws.ToString(upload), err
 }
 
@@ -55,7 +55,7 @@ func (s *Store) PutPart(ctx context.Context, bucket, id, upload string, number i
 	if size <= smallBody || s.buffers.Load() {
 		etag, err = u.buffer(ctx, number, b, size)
 	} else {
-		etag, err = s.streamPart(ctx, u.api, u.bucket, u.key, upload, int32(number), newStream(b, size, true))
+		etag, err = s.streamPart(ctx, u.api, u.bucket, u.key, upload, int32(number), newStream(b, size, true, newSums(&s.answersCRC.ofParts)))
 	}
 	switch {
 	case err == nil:
@@ -189,7 +189,7 @@ func (u pieces) buffer(ctx context.Context, number int, body *stores.Body, size 
 	}
 	etag := unquote(out.ETag)
 	if !opaque(etag, out.ServerSideEncryption, out.SSECustomerAlgorithm) && etag != hex.EncodeToString(sum[:]) {
-		return "", errDiffers(etag, hex.EncodeToString(sum[:]))
+		return "", compare("MD5", etag, hex.EncodeToString(sum[:]))
 	}
 	return etag, nil
 }

@@ -51,9 +51,11 @@ func (s *Store) Put(ctx context.Context, bucket, id string, body io.Reader, size
 	if p.body.Ended() {
 		return p.single(ctx, first)
 	}
-	return p.inParts(ctx, types.ChecksumAlgorithmSha256, func(upload *string) ([]types.CompletedPart, error) {
-		return p.sendParts(ctx, upload, first)
-	})
+	upload, sum, err := p.beginBuffered(ctx)
+	if err != nil {
+		return err
+	}
+	return p.inParts(ctx, upload, func() ([]types.CompletedPart, error) { return p.sendParts(ctx, upload, sum, first) })
 }
 
 func (s *Store) errTooLarge() error {

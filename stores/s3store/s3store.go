@@ -1,9 +1,10 @@
 // Package s3store keeps blobs on S3, in the bucket of the objects they are bodies of or in one of their own, below a prefix.
 //
 // Keys are never used twice and hold nothing that a user chose. A body up to one part is buffered and carries a SHA-256 that the server
-// verifies; so does each part of one whose length nobody knows. Such requests can be repeated, and all their buffers come out of one budget.
-// A longer body of known length is streamed: its MD5 is compared with the ETag that the server answers, and its length with what is
-// there then. A stream that breaks off cannot be repeated.
+// verifies; each part of one whose length nobody knows carries a CRC-64/NVME, or a SHA-256 where the server does not know that. Such requests
+// can be repeated, and all their buffers come out of one budget. A longer body of known length is streamed: its CRC-64/NVME is compared with
+// the one that the server answers, or its MD5 with the ETag, and its length with what is there then. A stream that breaks off cannot be
+// repeated.
 package s3store
 
 import (
@@ -34,6 +35,10 @@ type Store struct {
 	sizes  sizes
 	// buffers is set once a server's ETags turn out to say nothing of the bytes: then bodies carry their checksums, and are buffered.
 	buffers atomic.Bool
+	// answersCRC tells whether the server's last answer had the CRC-64/NVME of what it took without any checksum.
+	answersCRC struct{ ofBodies, ofParts atomic.Bool }
+	// onlySHA is set once a server does not take parts with a CRC-64/NVME.
+	onlySHA atomic.Bool
 
 	mu   sync.Mutex
 	api  *s3.Client   // guarded by mu; nil until the first call that could read its configuration

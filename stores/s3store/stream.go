@@ -3,9 +3,7 @@ package s3store
 import (
 	"context"
 	"crypto/md5"
-	"encoding/hex"
 	"errors"
-	"hash"
 	"io"
 	"strings"
 	"sync"
@@ -17,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+	"github.com/minio/crc64nvme"
 
 	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/stores"
@@ -36,11 +35,11 @@ type stream struct {
 	// final is whether the body ends with this stream.
 	final bool
 	n     int64
-	md5   hash.Hash
+	*sums
 }
 
-func newStream(body *stores.Body, size int64, final bool) *stream {
-	return &stream{body: body, size: size, final: final, md5: md5.New()}
+func newStream(body *stores.Body, size int64, final bool, s *sums) *stream {
+	return &stream{body: body, size: size, final: final, sums: s}
 }
 
 func (s *stream) read(p []byte) (int, error) {
@@ -55,12 +54,9 @@ func (s *stream) read(p []byte) (int, error) {
 		return 0, err
 	}
 	s.n += int64(n)
-	s.md5.Write(p[:n])
+	s.write(p[:n])
 	return n, err
 }
-
-// sum is the MD5 of what was read, in hex.
-func (s *stream) sum() string { return hex.EncodeToString(s.md5.Sum(nil)) }
 
 // attempt is a stream as the body of one request.
 type attempt struct {
@@ -164,15 +160,14 @@ func (s *Store) streamPart(ctx context.Context, api *s3.Client, bucket, key, upl
 	if err != nil {
 		return "", err
 	}
-	etag := unquote(out.ETag)
-	switch {
-	case opaque(etag, out.ServerSideEncryption, out.SSECustomerAlgorithm):
-		s.buffers.Store(true)
-		return "", fence.Errorf(fence.CodeStoreUnavailable, "the S3 does not confirm the checksum of a part; the next one carries it")
-	case etag != b.sum():
-		return "", errDiffers(etag, b.sum())
+	confirmed, err := b.confirm(answer{out.ETag, out.ChecksumCRC64NVME, out.ServerSideEncryption, out.SSECustomerAlgorithm}, &s.answersCRC.ofParts)
+	if err == nil && !confirmed {
+		if b.md5 != nil {
+			s.buffers.Store(true)
+		}
+		err = fence.Errorf(fence.CodeStoreUnavailable, "the S3 does not confirm the checksum of a part; the next one is sent otherwise")
 	}
-	return etag, nil
+	return unquote(out.ETag), err
 }
 
 // stream sends the body in one request.
@@ -183,7 +178,7 @@ func (p *put) stream(ctx context.Context) (err error) {
 			p.sweep(ctx, key)
 		}
 	}()
-	b := newStream(p.body, p.size, true)
+	b := newStream(p.body, p.size, true, newSums(&p.answersCRC.ofBodies))
 	var out *s3.PutObjectOutput
 	err = p.send(ctx, p.api, b, func(ctx context.Context, body io.Reader, options ...func(*s3.Options)) (err error) {
 		out, err = p.api.PutObject(ctx, &s3.PutObjectInput{
@@ -194,26 +189,30 @@ func (p *put) stream(ctx context.Context) (err error) {
 	if err != nil {
 		return p.blame(err)
 	}
-	etag := unquote(out.ETag)
-	if opaque(etag, out.ServerSideEncryption, out.SSECustomerAlgorithm) {
-		p.buffers.Store(true)
-		if etag, err = p.readBack(ctx, key); err != nil {
-			return err
+	confirmed, err := b.confirm(answer{out.ETag, out.ChecksumCRC64NVME, out.ServerSideEncryption, out.SSECustomerAlgorithm}, &p.answersCRC.ofBodies)
+	if err == nil && !confirmed {
+		if b.md5 != nil {
+			p.buffers.Store(true)
 		}
+		err = p.readBack(ctx, key, crcText(b.crc.Sum64()))
 	}
-	if etag != b.sum() {
-		return errDiffers(etag, b.sum())
+	if err != nil {
+		return err
 	}
 	return p.checkSize(ctx)
 }
 
 // streamParts sends a body that is too long for one request.
 func (p *put) streamParts(ctx context.Context) error {
-	return p.inParts(ctx, "", func(upload *string) (parts []types.CompletedPart, err error) {
+	upload, _, err := p.begin(ctx, p.api, p.bucket, p.id, "")
+	if err != nil {
+		return err
+	}
+	return p.inParts(ctx, upload, func() (parts []types.CompletedPart, err error) {
 		each := partSize(p.size, p.sizes.streamPart)
 		for n := int32(1); p.body.Len() < p.size; n++ {
 			left := p.size - p.body.Len()
-			b := newStream(p.body, min(each, left), left <= each)
+			b := newStream(p.body, min(each, left), left <= each, newSums(&p.answersCRC.ofParts))
 			etag, err := p.streamPart(ctx, p.api, p.bucket, p.key(p.id), *upload, n, b)
 			if err != nil {
 				return nil, p.blame(err)
@@ -240,20 +239,16 @@ func (p *put) sweep(ctx context.Context, key string) {
 	_ = p.remove(ctx, p.api, p.bucket, key)
 }
 
-// readBack returns the MD5, in hex, of what was stored.
-func (p *put) readBack(ctx context.Context, key string) (string, error) {
+// readBack compares the CRC of what was stored.
+func (p *put) readBack(ctx context.Context, key, sent string) error {
 	out, err := p.api.GetObject(ctx, &s3.GetObjectInput{Bucket: &p.bucket, Key: &key})
 	if err != nil {
-		return "", failure(err, "read back", p.bucket, p.id)
+		return failure(err, "read back", p.bucket, p.id)
 	}
 	defer out.Body.Close()
-	h := md5.New()
+	h := crc64nvme.New()
 	if _, err := io.Copy(h, out.Body); err != nil {
-		return "", failure(err, "read back", p.bucket, p.id)
+		return failure(err, "read back", p.bucket, p.id)
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}
-
-func errDiffers(got, sent string) error {
-	return fence.Errorf(fence.CodeStoreUnavailable, "the S3 took bytes with MD5 %s instead of %s", got, sent)
+	return compare("CRC64NVME", crcText(h.Sum64()), sent)
 }

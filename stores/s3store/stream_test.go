@@ -170,7 +170,9 @@ func TestOpaqueETags(t *testing.T) {
 			_, _ = w.Write(got)
 			return true
 		case r.Method == http.MethodPut && r.URL.Query().Has("partNumber"):
-			checkChecksums(t, r.Header, body)
+			if r.Header.Get(crcHeader) != crcOf(body) {
+				t.Errorf("a part's header: %v", r.Header)
+			}
 		case r.Method == http.MethodPut:
 			stored = body
 		}
