@@ -29,7 +29,7 @@ func newLedger() ledger {
 	return ledger{
 		up:        prometheus.NewGauge(prometheus.GaugeOpts{Name: "fencegate_ledger_up", Help: "1 while PostgreSQL answers with the ledger, looked at every 10 s."}),
 		lastReady: prometheus.NewGauge(prometheus.GaugeOpts{Name: "fencegate_ledger_last_ready_timestamp_seconds", Help: "When PostgreSQL last answered with the ledger, 0 before."}),
-		blobs:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fencegate_blobs", Help: "Blobs in the ledger. Exact up to 100000; above, committed is an estimate and the others mean at least as many."}, []string{"state"}),
+		blobs:     prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fencegate_blobs", Help: "Blobs in the ledger. Pending ones are being uploaded, or recorded for uploads that are about to come: up to 64 of a principal and bucket, for seconds. Exact up to 100000; above, committed is an estimate and the others mean at least as many."}, []string{"state"}),
 	}
 }
 

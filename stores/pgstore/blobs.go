@@ -12,13 +12,28 @@ import (
 
 // BeginBlob records the intent to store a blob and returns its id, unique for ever.
 func (s *Store) BeginBlob(ctx context.Context, bucket, principal string) (string, error) {
-	var id string
+	id := s.intents.take(owner{bucket, principal}, time.Now())
+	if id != "" {
+		return id, nil
+	}
 	err := s.query(ctx, "INSERT INTO fence.blobs (bucket, principal) VALUES ($1, $2) RETURNING id::text", []any{bucket, principal}, &id)
 	if fence.CodeOf(err) == fence.CodeOutcomeUnknown {
 		// An intent that nobody knows is given up by its age; the write has changed nothing.
 		return "", fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer")
 	}
 	return id, err
+}
+
+// recordBlobs records several intents at once.
+func (s *Store) recordBlobs(ctx context.Context, o owner, n int) (ids []string, err error) {
+	err = s.query(ctx, `WITH made AS (INSERT INTO fence.blobs (bucket, principal) SELECT $1, $2 FROM generate_series(1, $3::int) RETURNING id)
+		SELECT array_agg(id::text) FROM made`, []any{o.bucket, o.principal, n}, &ids)
+	return ids, err
+}
+
+// discardBlobs forgets intents that no blob was stored for.
+func (s *Store) discardBlobs(ctx context.Context, ids []string) error {
+	return s.exec(ctx, "DELETE FROM fence.blobs WHERE id = ANY ($1::text[]::uuid[]) AND state = 'pending'", ids)
 }
 
 // CheckBucket is CodeNotFound when nothing of the bucket is protected.

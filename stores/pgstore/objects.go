@@ -85,8 +85,12 @@ func (s *Store) PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.B
 		}
 		digest = copyDigest(w, copied)
 	}
-	return s.writeObject(ctx, w, digest, "SELECT fence.publish($1, $2, $3, "+bodyArg+", $9, $10, $11)",
+	o, err := s.writeObject(ctx, w, digest, "SELECT fence.publish($1, $2, $3, "+bodyArg+", $9, $10, $11)",
 		w.Object.Bucket, w.Object.Key, int64(w.Token), blob.ID, blob.Size, sumArg(blob.SHA256), etagArg(blob.ETag), header, w.Natural, w.If.Exists, w.If.Absent)
+	if fence.CodeOf(err) == fence.CodeUploadExpired {
+		s.intents.forget() // a ledger that has lost this one (a fail-over) has lost its like too
+	}
+	return o, err
 }
 
 // bodyArg is a fence.body of the parameters 4 to 8.

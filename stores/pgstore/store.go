@@ -78,6 +78,8 @@ type Store struct {
 	// that wait for none.
 	locked *share
 	gather *gatherer
+	// intents are recorded in advance for those who store many blobs.
+	intents *intents
 }
 
 // Open makes a store. It does not connect yet: a database that is down is an error of each call, not of Open.
@@ -111,6 +113,7 @@ func Open(cfg Config) (*Store, error) {
 		slots:   flightSlots,
 		patient: cfg.ConnectTimeout,
 	}
+	s.intents = newIntents(s.recordBlobs, s.discardBlobs)
 	s.tables = newTableCache(cfg.TableTTL, s.describeTable)
 	return s, nil
 }
@@ -118,6 +121,7 @@ func Open(cfg Config) (*Store, error) {
 // Close waits for the calls under way and closes the connections.
 func (s *Store) Close() {
 	s.gather.close()
+	s.intents.close()
 	s.pool.Close()
 }
 
