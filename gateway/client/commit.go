@@ -77,6 +77,8 @@ type commitWrite struct {
 	Token       fence.Token     `json:"token"`
 	Body        json.RawMessage `json:"body,omitempty"`
 	Blob        string          `json:"blob,omitempty"`
+	From        string          `json:"from,omitempty"`
+	Version     fence.Token     `json:"version,omitempty"`
 	IfMatch     string          `json:"if_match,omitempty"`
 	IfNoneMatch string          `json:"if_none_match,omitempty"`
 }
@@ -113,6 +115,12 @@ func writeOf(w fence.CommitWrite) (commitWrite, error) {
 		cond = w.Row.If
 	case w.Object != nil && w.Row == nil:
 		out = commitWrite{Op: w.Object.Op, Resource: "objects/" + w.Object.Object.Bucket + "/" + w.Object.Object.Key, Token: w.Object.Token, Blob: w.Blob}
+		if w.Object.Op == fence.OpCopy {
+			if !w.Object.KeepHeader {
+				return out, fence.Errorf(fence.CodeInvalidRequest, "a commit copies an object with the headers of its source").In("header")
+			}
+			out.From, out.Version = resource(w.Object.From.Object), w.Object.From.Version
+		}
 		cond = w.Object.If
 	default:
 		return out, fence.Errorf(fence.CodeInvalidRequest, "a write of a commit is of a row or of an object").In("writes")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -17,6 +18,8 @@ type ObjectRead struct {
 	Object fence.ObjectName
 	// Token, if any, has the read refused once the token's grant is no longer good.
 	Token fence.Token
+	// Version, if any, is the one to read, in place of the present one: the token that it was published under.
+	Version fence.Token
 	// Offset and Length choose a part. Length 0 means the rest.
 	Offset, Length int64
 }
@@ -44,7 +47,7 @@ func (c *Client) ReadObject(ctx context.Context, o ObjectRead) (fence.Object, io
 		body  io.ReadCloser
 	)
 	r := &request{what: "objects.get", method: http.MethodGet, header: header, limit: c.within, stream: true}
-	err := c.object(ctx, r, o.Object, func(resp *http.Response) (err error) {
+	err := c.object(ctx, r, o.Object, o.Version, func(resp *http.Response) (err error) {
 		if found, err = objectOf(o.Object, resp); err != nil {
 			return err
 		}
@@ -65,7 +68,7 @@ func (c *Client) ReadObject(ctx context.Context, o ObjectRead) (fence.Object, io
 func (c *Client) HeadObject(ctx context.Context, name fence.ObjectName) (fence.Object, error) {
 	var found fence.Object
 	r := &request{what: "objects.head", method: http.MethodHead, header: http.Header{}, limit: c.within}
-	err := c.object(ctx, r, name, func(resp *http.Response) (err error) {
+	err := c.object(ctx, r, name, 0, func(resp *http.Response) (err error) {
 		found, err = objectOf(name, resp)
 		return err
 	})
@@ -80,10 +83,13 @@ func (c *Client) HeadObject(ctx context.Context, name fence.ObjectName) (fence.O
 	return got, body.Close()
 }
 
-// object sends a request about an object that changes nothing.
-func (c *Client) object(ctx context.Context, r *request, name fence.ObjectName, take reply) (err error) {
+// object sends a request about an object, or a version of it, that changes nothing.
+func (c *Client) object(ctx context.Context, r *request, name fence.ObjectName, version fence.Token, take reply) (err error) {
 	if r.path, err = objectPath("/v1/objects/", name); err != nil {
 		return err
+	}
+	if version != 0 {
+		r.path = withQuery(r.path, url.Values{"token": {version.String()}})
 	}
 	return c.do(ctx, r, take)
 }

@@ -26,12 +26,15 @@ func (c *Client) DeleteObject(ctx context.Context, name fence.ObjectName, token 
 // WriteObject writes an object under a token. The principal is ignored: the gateway knows it. The body is read from where
 // it stands; one that is an io.Seeker can be sent again, so that an unknown outcome is settled. Size is the body's length,
 // 0 or -1 when it is to be found out or is not known; a body of another length publishes nothing. A Read of the body that hangs
-// is waited for beyond ctx: closing what it reads from ends it.
+// is waited for beyond ctx: closing what it reads from ends it. A copy has no body, but a source.
 func (c *Client) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	o := fence.Object{ObjectName: w.Object}
 	path, err := objectPath("/v1/objects/", w.Object)
 	if err != nil {
 		return o, err
+	}
+	if w.Op == fence.OpCopy {
+		return c.copyObject(ctx, w)
 	}
 	r := &request{kind: fenced, path: path, header: tokenHeader(w.Token), limit: c.within, token: w.Token}
 	if r.what, r.method, err = writing("objects", w.Op); err != nil {
@@ -42,30 +45,24 @@ func (c *Client) WriteObject(ctx context.Context, w fence.ObjectWrite) (fence.Ob
 	}
 	switch w.Op {
 	case fence.OpPatch, fence.OpInsert:
-		return o, fence.Errorf(fence.CodeInvalidRequest, "an object is put or deleted").In("op")
+		return o, fence.Errorf(fence.CodeInvalidRequest, "an object is put, copied or deleted").In("op")
 	case fence.OpPut:
 		if err := c.describe(r, w); err != nil {
 			return o, err
 		}
 	case fence.OpDelete:
 	}
-	err = c.do(ctx, r, func(resp *http.Response) error {
-		s, err := state(resp.Header)
-		if err != nil {
+	take := c.takeObject(&o)
+	if w.Op == fence.OpDelete {
+		take = func(resp *http.Response) (err error) {
+			o.Replayed = resp.Header.Get(headerReplayed) != ""
+			o.State, err = state(resp.Header)
 			return err
 		}
-		o.State, o.Created, o.Replayed = s, resp.StatusCode == http.StatusCreated, resp.Header.Get(headerReplayed) != ""
-		if w.Op == fence.OpDelete {
-			return nil
-		}
-		var told struct {
-			Size   int64  `json:"size"`
-			SHA256 string `json:"sha256"`
-		}
-		err = c.answer(resp, &told)
-		o.Size, o.SHA256, o.Header = told.Size, told.SHA256, w.Header
-		return err
-	})
+	} else {
+		o.Header = w.Header
+	}
+	err = c.do(ctx, r, take)
 	return o, err
 }
 
@@ -99,8 +96,10 @@ func (c *Client) describe(r *request, w fence.ObjectWrite) (err error) {
 	if w.SHA256 != nil {
 		r.header.Set("Content-Digest", "sha-256=:"+base64.StdEncoding.EncodeToString(w.SHA256)+":")
 	}
-	if w.MD5 != nil {
-		r.header.Set("Content-MD5", base64.StdEncoding.EncodeToString(w.MD5))
+	for name, sum := range map[string][]byte{"Content-MD5": w.MD5, "X-Amz-Checksum-Crc32c": w.CRC32C, "X-Amz-Checksum-Crc64nvme": w.CRC64NVME} {
+		if sum != nil {
+			r.header.Set(name, base64.StdEncoding.EncodeToString(sum))
+		}
 	}
 	return nil
 }
