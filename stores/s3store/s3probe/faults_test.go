@@ -202,6 +202,23 @@ func TestFaultsOfChecksums(t *testing.T) {
 			}
 			e.pass()
 		}, Unsafe, each(Wrong, found{wrongBytes, Wrong, "refused, and visible"})},
+		{"ConfirmsAnyCRC", func(_ *front, e *exchange) {
+			sum := e.r.Header.Get("X-Amz-Checksum-Crc64nvme")
+			if sum == "" || !e.q.Has("partNumber") {
+				e.pass()
+				return
+			}
+			answer, body := e.unverified().send()
+			answer.Header.Set("X-Amz-Checksum-Crc64nvme", sum)
+			e.reply(answer, body)
+		}, Unsafe, each(Honours, found{wrongPart, Ignores, "is confirmed"})},
+		{"NoCRCOfParts", func(_ *front, e *exchange) {
+			if e.r.Header.Get("X-Amz-Checksum-Algorithm") == "CRC64NVME" && e.q.Has("uploads") {
+				e.refuse(400, "InvalidRequest")
+				return
+			}
+			e.pass()
+		}, Safe, each(Honours, found{wrongPart, Honours, ""})},
 		{"Unknown", func(_ *front, e *exchange) {
 			if e.isPut() && strings.Contains(e.r.URL.Path, "checksum-") {
 				e.refuse(501, "NotImplemented")

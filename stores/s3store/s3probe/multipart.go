@@ -25,19 +25,24 @@ const (
 
 // begin creates a multipart upload as the gateway does, and remembers that it is to be aborted.
 func (s *session) begin(ctx context.Context, name string) (upload, error) {
+	up, _, err := s.beginWith(ctx, name, types.ChecksumAlgorithmSha256, types.ChecksumTypeComposite)
+	return up, err
+}
+
+// beginWith creates one whose parts carry checksums of a kind, and returns whether the server says that it knows that.
+func (s *session) beginWith(ctx context.Context, name string, sum types.ChecksumAlgorithm, of types.ChecksumType) (up upload, known bool, err error) {
 	key := s.key(name)
 	out, err := s.api.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-		Bucket: &s.cfg.Bucket, Key: &key, ContentType: aws.String("application/octet-stream"),
-		ChecksumAlgorithm: types.ChecksumAlgorithmSha256, ChecksumType: types.ChecksumTypeComposite,
+		Bucket: &s.cfg.Bucket, Key: &key, ContentType: aws.String("application/octet-stream"), ChecksumAlgorithm: sum, ChecksumType: of,
 	})
 	if err != nil {
-		return upload{}, err
+		return upload{}, false, err
 	}
-	up := upload{key, aws.ToString(out.UploadId)}
+	up = upload{key, aws.ToString(out.UploadId)}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.uploads = append(s.uploads, up)
-	return up, nil
+	return up, out.ChecksumAlgorithm == sum, nil
 }
 
 func (s *session) sendPart(ctx context.Context, up upload, n int32, part []byte) (types.CompletedPart, error) {
