@@ -20,9 +20,24 @@ type ObjectHeader struct {
 // ObjectSource is what an OpCopy copies: the present body of an object, or that of a version which is kept.
 type ObjectSource struct {
 	Object ObjectName
-	// Version is the token under which the body was published; 0 for the present one.
+	// Version is the token under which the body was published, or ImportedVersion; 0 for the present one.
 	Version Token
 }
+
+// ImportedVersion is what an object was before its first fenced write, if it was imported: no token published it, so that it is told as
+// version 0.
+const ImportedVersion Token = -1
+
+// ParseVersion reads a version as it is told: a token, or 0 for ImportedVersion.
+func ParseVersion(s string) (Token, error) {
+	if s == "0" {
+		return ImportedVersion, nil
+	}
+	return ParseToken(s)
+}
+
+// VersionText is a version as ParseVersion reads it.
+func VersionText(version Token) string { return max(version, 0).String() }
 
 // ObjectWrite is a fenced write of one object.
 type ObjectWrite struct {
