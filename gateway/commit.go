@@ -258,7 +258,7 @@ func copySource(r *http.Request, e commitEntry, w *fence.ObjectWrite) (err error
 		return err
 	}
 	if e.Version != "" {
-		if w.From.Version, err = fence.ParseToken(e.Version.String()); err != nil {
+		if w.From.Version, err = fence.ParseVersion(e.Version.String()); err != nil {
 			return withField(err, "version")
 		}
 	}

@@ -47,7 +47,7 @@ func TestCommitIsReadStrictly(t *testing.T) {
 		{"CopyWithoutSource", one(`{"op":"copy","resource":"objects/b/k","token":1}`), "from", "0", 400},
 		{"CopyOfARow", one(`{"op":"copy","resource":"objects/b/k","token":1,"from":"rows/t/1"}`), "from", "0", 400},
 		{"CopyWithBlob", one(`{"op":"copy","resource":"objects/b/k","token":1,"from":"objects/b/l","blob":"x"}`), "blob", "0", 400},
-		{"CopyOfNoVersion", one(`{"op":"copy","resource":"objects/b/k","token":1,"from":"objects/b/l","version":0}`), "version", "0", 400},
+		{"CopyOfNoVersion", one(`{"op":"copy","resource":"objects/b/k","token":1,"from":"objects/b/l","version":-1}`), "version", "0", 400},
 		{"VersionInQuotes", one(`{"op":"copy","resource":"objects/b/k","token":1,"from":"objects/b/l","version":"7"}`), "writes", "0", 400},
 		{"PutWithSource", one(`{"op":"put","resource":"objects/b/k","token":1,"blob":"x","from":"objects/b/l"}`), "from", "0", 400},
 		{"RowWithSource", one(`{"op":"put","resource":"rows/t/1","token":1,"body":{"a":1},"from":"rows/t/2"}`), "from", "0", 400},

@@ -69,12 +69,12 @@ func (g *Gateway) readObject(r *http.Request, name fence.ObjectName, by fence.Ac
 		}
 		return foundObject{o, v}, err
 	}
-	version, err := fence.ParseToken(text)
+	version, err := fence.ParseVersion(text)
 	if err != nil {
 		return foundObject{}, withField(err, "token")
 	}
 	o, err := g.cfg.Objects.Version(r.Context(), name, by, version)
-	return foundObject{o, validator{mark: version}}, err
+	return foundObject{o, validator{mark: max(version, 0)}}, err
 }
 
 func withState(err error, s fence.State) error {

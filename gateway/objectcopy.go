@@ -56,7 +56,7 @@ func (g *Gateway) readSource(r *http.Request, f fields, write *fence.ObjectWrite
 	write.From.Object = write.Object
 	switch way := ways[0]; way {
 	case "restore":
-		write.From.Version, err = tokenField(f, way)
+		write.From.Version, err = versionField(f, way)
 	default:
 		write.From.Object, err = sourceField(f, way)
 	}
@@ -68,7 +68,7 @@ func (g *Gateway) readSource(r *http.Request, f fields, write *fence.ObjectWrite
 		if ways[0] != "copy" {
 			return false, fence.Errorf(fence.CodeInvalidRequest, "version goes with copy").In("version")
 		}
-		if write.From.Version, err = tokenField(f, "version"); err != nil {
+		if write.From.Version, err = versionField(f, "version"); err != nil {
 			return false, err
 		}
 	}
@@ -91,13 +91,13 @@ func (g *Gateway) readSource(r *http.Request, f fields, write *fence.ObjectWrite
 	return rename, err
 }
 
-// tokenField reads a member that is a token.
-func tokenField(f fields, name string) (fence.Token, error) {
+// versionField reads a member that is a version.
+func versionField(f fields, name string) (fence.Token, error) {
 	var n json.Number
 	if raw := f[name]; raw[0] == '"' || json.Unmarshal(raw, &n) != nil {
 		return 0, fence.Errorf(fence.CodeInvalidRequest, "%s is the token under which the version was published", name).In(name)
 	}
-	t, err := fence.ParseToken(n.String())
+	t, err := fence.ParseVersion(n.String())
 	return t, withField(err, name)
 }
 

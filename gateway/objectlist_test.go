@@ -97,7 +97,7 @@ func TestObjectListIsReadStrictly(t *testing.T) {
 			t.Errorf("%s: %d %s", query, got.StatusCode, got.text)
 		}
 	}
-	a.refused(400, "invalid-token", "GET", "/v1/objects/reports/a?token=0", "")
+	a.refused(400, "invalid-token", "GET", "/v1/objects/reports/a?token=00", "")
 }
 
 // To copy from an object takes the right to read it, to rename it that to write it, too.
@@ -131,7 +131,7 @@ func TestCopyIsReadStrictly(t *testing.T) {
 	a := serve(t, nil)
 	a.do("POST", "/v1/leases/report:a", "")
 	for _, body := range []string{
-		``, `{}`, `{"copy":7}`, `{"copy":"reports/a"}`, `{"copy":"objects/reports"}`, `{"copy":"objects/reports/"}`, `{"copy":"rows/t/1"}`, `{"restore":"1000"}`, `{"restore":0}`, `{"restore":null}`, `{"restore":1.5}`,
+		``, `{}`, `{"copy":7}`, `{"copy":"reports/a"}`, `{"copy":"objects/reports"}`, `{"copy":"objects/reports/"}`, `{"copy":"rows/t/1"}`, `{"restore":"1000"}`, `{"restore":-1}`, `{"restore":00}`, `{"restore":null}`, `{"restore":1.5}`,
 		`{"restore":1000,"version":1000}`, `{"rename":"objects/reports/b","version":1}`, `{"rename":"objects/reports/a"}`, `{"copy":"objects/reports/b","restore":1}`, `{"copy":"objects/reports/b","other":1}`,
 		`{"copy":"objects/reports/b","header":[]}`, `{"copy":"objects/reports/b","header":{"other":"x"}}`, `{"copy":"objects/reports/b","header":{"content_type":"a\nb"}}`, `{"copy":"objects/reports/b","header":{"meta":{"a b":"x"}}}`,
 	} {

@@ -45,7 +45,7 @@ func addQueryParameters(add func(key, in, name, text string, s *openapi.Schema),
 	add("objectPrefix", "query", "prefix", "What the keys begin with.", text())
 	add("delimiter", "query", "delimiter", "Keys that have it behind the prefix are told as a group: /", text())
 	add("objectLimit", "query", "limit", "How many objects and groups a page has at most.", page(fence.MaxObjects))
-	add("version", "query", "token", "The token under which the version that is read was published.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: tokenPattern})
+	add("version", "query", "token", "The token under which the version that is read was published, or 0 for the one that was imported.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: "^(0|[1-9][0-9]{0,14})$"})
 	add("versionLimit", "query", "limit", "How many versions a page has at most.", page(maxVersions))
 	add("before", "query", "before", "The next of the page before.", &openapi.Schema{Type: openapi.Types{"string"}, Pattern: tokenPattern})
 	add("presign", "query", "presign", "Given without a value: the client stores the body itself, by the request that is answered.", &openapi.Schema{Type: openapi.Types{"string"}, Enum: []any{""}})

@@ -177,8 +177,8 @@ func addObjectLists(all *openapi.Ordered[*openapi.Schema], list func(*openapi.Sc
 	})
 	header.Description, header.Additional = "Headers in place of the source's.", openapi.Closed()
 	point := openapi.Object(openapi.Ordered[*openapi.Schema]{
-		{Name: "copy", Value: openapi.Text("Which object to copy: objects/{bucket}/{key}.")}, {Name: "version", Value: openapi.Integer(1, maxToken, "Which version of it. Defaults to the present one.")},
-		{Name: "rename", Value: openapi.Text("Which object to rename to this one. Both must have one lease.")}, {Name: "restore", Value: openapi.Integer(1, maxToken, "Which version of its own to restore.")},
+		{Name: "copy", Value: openapi.Text("Which object to copy: objects/{bucket}/{key}.")}, {Name: "version", Value: openapi.Integer(0, maxToken, "Which version of it. Defaults to the present one.")},
+		{Name: "rename", Value: openapi.Text("Which object to rename to this one. Both must have one lease.")}, {Name: "restore", Value: openapi.Integer(0, maxToken, "Which version of its own to restore.")},
 		{Name: "header", Value: header},
 	})
 	point.Additional = openapi.Closed()

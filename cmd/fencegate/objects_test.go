@@ -212,6 +212,24 @@ func TestVersionsOfAnObject(t *testing.T) {
 		t.Errorf("restored, it is %q", got)
 	}
 	b.want(http.StatusCreated, "POST", "/v1/leases/report:a", "") // it was given back
+
+	// What was imported is version 0.
+	b.natural("z", "of old")
+	b.run("objects", "import", b.bucket.Bucket)
+	token, id = b.acquire("report:z")
+	b.want(http.StatusOK, "PUT", b.object("z"), "new", "X-Fence-Token: "+token.String())
+	b.want(http.StatusNoContent, "DELETE", "/v1/leases/report:z", "", "X-Lease-Id: "+id)
+	answer, text := request(t, "GET", b.url+b.object("z?token=0"), "")
+	if text != "of old" || answer.Header.Get("ETag") != `"0"` || answer.Header.Get("X-Fence-Token") != token.String() {
+		t.Errorf("version 0 is %q, %v", text, answer.Header)
+	}
+	b.run("objects", "restore", b.bucket.Bucket, "z", "--version=0")
+	if got := b.want(http.StatusOK, "GET", b.object("z"), ""); got != "of old" {
+		t.Errorf("restored to version 0, it is %q", got)
+	}
+	b.want(http.StatusNotFound, "GET", b.object("a?token=0"), "")
+	token, _ = b.acquire("report:d")
+	b.want(http.StatusNotFound, "POST", b.object("d/9"), fmt.Sprintf(`{"copy":"objects/%s/a","version":0}`, b.bucket.Bucket), "X-Fence-Token: "+token.String())
 	if got := b.run("objects", "gc", "--dry-run"); !strings.Contains(got, "0 uploads to be given up, 0 versions to be forgotten, 0 blobs") {
 		t.Error(got)
 	}

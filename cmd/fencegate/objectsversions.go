@@ -104,7 +104,7 @@ func (c *objectsHistoryCmd) show(std *streams, table *tabwriter.Writer, raw json
 
 type objectsRestoreCmd struct {
 	objectFlags
-	Version fence.Token   `required:"" env:"-" placeholder:"TOKEN" help:"Which version: its token, as fencegate objects history shows it."`
+	Version fence.Token   `required:"" env:"-" placeholder:"TOKEN" help:"Which version: its token, as fencegate objects history shows it; 0 is what was imported."`
 	Token   fence.Token   `env:"-" placeholder:"TOKEN" help:"The token to write with. Without one the object's lease is taken for the write."`
 	Wait    time.Duration `env:"-" default:"10s" help:"How long to wait for the lease."`
 }
@@ -116,7 +116,7 @@ func (objectsRestoreCmd) Help() string {
 
 // Validate refuses a version that there cannot be.
 func (c *objectsRestoreCmd) Validate() error {
-	if c.Version < 1 {
+	if c.Version < 0 {
 		return errors.New("--version is the token of a version")
 	}
 	return nil

@@ -78,7 +78,7 @@ type commitWrite struct {
 	Body        json.RawMessage `json:"body,omitempty"`
 	Blob        string          `json:"blob,omitempty"`
 	From        string          `json:"from,omitempty"`
-	Version     fence.Token     `json:"version,omitempty"`
+	Version     json.Number     `json:"version,omitempty"`
 	IfMatch     string          `json:"if_match,omitempty"`
 	IfNoneMatch string          `json:"if_none_match,omitempty"`
 }
@@ -119,7 +119,9 @@ func writeOf(w fence.CommitWrite) (commitWrite, error) {
 			if !w.Object.KeepHeader {
 				return out, fence.Errorf(fence.CodeInvalidRequest, "a commit copies an object with the headers of its source").In("header")
 			}
-			out.From, out.Version = resource(w.Object.From.Object), w.Object.From.Version
+			if out.From = resource(w.Object.From.Object); w.Object.From.Version != 0 {
+				out.Version = json.Number(fence.VersionText(w.Object.From.Version))
+			}
 		}
 		cond = w.Object.If
 	default:

@@ -17,8 +17,11 @@ func (c *Client) CopyObject(ctx context.Context, from, to fence.ObjectName, toke
 }
 
 // RestoreObject writes a former state of an object, which is kept, again. The version is the token that it was published under, as
-// ObjectVersions tells it.
+// ObjectVersions tells it, 0 for one that was imported.
 func (c *Client) RestoreObject(ctx context.Context, name fence.ObjectName, version, token fence.Token) (fence.Object, error) {
+	if version == 0 {
+		version = fence.ImportedVersion
+	}
 	return c.WriteObject(ctx, fence.ObjectWrite{
 		Op: fence.OpCopy, Object: name, Access: fence.Access{Token: token}, From: fence.ObjectSource{Object: name, Version: version}, KeepHeader: true,
 	})
@@ -36,11 +39,11 @@ func (c *Client) copyObject(ctx context.Context, w fence.ObjectWrite) (fence.Obj
 	body := map[string]any{}
 	switch {
 	case w.From.Object == w.Object && w.From.Version != 0:
-		body["restore"] = json.Number(w.From.Version.String())
+		body["restore"] = json.Number(fence.VersionText(w.From.Version))
 	default:
 		body["copy"] = resource(w.From.Object)
 		if w.From.Version != 0 {
-			body["version"] = json.Number(w.From.Version.String())
+			body["version"] = json.Number(fence.VersionText(w.From.Version))
 		}
 	}
 	if !w.KeepHeader {

@@ -18,7 +18,7 @@ type ObjectRead struct {
 	Object fence.ObjectName
 	// Token, if any, has the read refused once the token's grant is no longer good.
 	Token fence.Token
-	// Version, if any, is the one to read, in place of the present one: the token that it was published under.
+	// Version, if any, is the one to read, in place of the present one: the token that it was published under, or fence.ImportedVersion.
 	Version fence.Token
 	// Offset and Length choose a part. Length 0 means the rest.
 	Offset, Length int64
@@ -89,7 +89,7 @@ func (c *Client) object(ctx context.Context, r *request, name fence.ObjectName, 
 		return err
 	}
 	if version != 0 {
-		r.path = withQuery(r.path, url.Values{"token": {version.String()}})
+		r.path = withQuery(r.path, url.Values{"token": {fence.VersionText(version)}})
 	}
 	return c.do(ctx, r, take)
 }

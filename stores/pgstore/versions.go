@@ -11,13 +11,14 @@ import (
 	"github.com/fencegate/fencegate/fence"
 )
 
-// Version reads a state of the object that is kept, by the token under which it was published; CodeNotFound when it had no body then, or
-// is kept no more.
+// Version reads a state of the object that is kept, by the token under which it was published, or fence.ImportedVersion; CodeNotFound when it
+// had no body then, or is kept no more.
 func (s *Store) Version(ctx context.Context, name fence.ObjectName, by fence.Access, version fence.Token) (fence.Object, error) {
 	v, o, err := s.object(ctx, name, by)
 	if err != nil || v.err(by) != nil {
 		return fence.Object{}, cmp.Or(err, v.err(by))
 	}
+	version = max(version, 0) // as the ledger has it
 	if o.Blob != "" && o.Version == version {
 		return o, nil
 	}
