@@ -65,7 +65,8 @@ func (o *Objects) dropParts(ctx context.Context, a Assembler, u fence.PartUpload
 	_ = a.DropParts(ctx, u.Object.Bucket, u.ID, u.Upload)
 }
 
-// UseParts returns an upload of the principal's for an object. CodeUploadExpired when there is none.
+// UseParts returns an upload of the principal's for an object. CodeUploadExpired when there is none; one that was given up is returned with
+// it.
 func (o *Objects) UseParts(ctx context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error) {
 	return o.ledger.UseParts(ctx, id, principal, name)
 }
@@ -83,7 +84,7 @@ func (o *Objects) PutPart(ctx context.Context, u fence.PartUpload, number int, b
 	case err != nil:
 		return fence.ObjectPart{}, err
 	case u.Published:
-		return fence.ObjectPart{}, fence.Errorf(fence.CodeUploadExpired, "the upload is complete already")
+		return fence.ObjectPart{}, errComplete()
 	case number < 1 || number > MaxParts:
 		return fence.ObjectPart{}, fence.Errorf(fence.CodeInvalidRequest, "parts have numbers from 1 to %d", MaxParts).In("partNumber")
 	case size < 0 || size > o.cfg.MaxSize:
@@ -96,7 +97,10 @@ func (o *Objects) PutPart(ctx context.Context, u fence.PartUpload, number int, b
 	if err == nil {
 		err = b.End()
 	}
-	if err != nil {
+	switch {
+	case err != nil && b.Err() == nil:
+		return fence.ObjectPart{}, o.blame(limited, b, lost(err))
+	case err != nil:
 		return fence.ObjectPart{}, o.blame(limited, b, err)
 	}
 	return part, nil
@@ -115,10 +119,26 @@ func (o *Objects) CopyPart(ctx context.Context, u fence.PartUpload, number int, 
 // Parts lists up to limit parts of an upload with numbers behind after.
 func (o *Objects) Parts(ctx context.Context, u fence.PartUpload, after, limit int) (parts []fence.ObjectPart, more bool, err error) {
 	a, err := o.assembler()
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, false, err
+	case u.Published:
+		return nil, false, errComplete()
 	}
-	return a.Parts(ctx, u.Object.Bucket, u.ID, u.Upload, after, limit)
+	parts, more, err = a.Parts(ctx, u.Object.Bucket, u.ID, u.Upload, after, limit)
+	return parts, more, lost(err)
+}
+
+func errComplete() *fence.Error {
+	return fence.Errorf(fence.CodeUploadExpired, "the upload is complete already")
+}
+
+// lost tells of an upload that is pending in the ledger, and gone from the store, as of one that was given up.
+func lost(err error) error {
+	if errors.Is(err, ErrMissing) {
+		return fence.Wrap(fence.CodeUploadExpired, err, "the store has the parts of this upload no more")
+	}
+	return err
 }
 
 // AbortParts gives an upload up.
@@ -128,7 +148,7 @@ func (o *Objects) AbortParts(ctx context.Context, u fence.PartUpload) error {
 		return err
 	}
 	if u.Published {
-		return fence.Errorf(fence.CodeUploadExpired, "the upload is complete already")
+		return errComplete()
 	}
 	if err := o.ledger.AbortBlob(ctx, u.ID); err != nil {
 		return err
@@ -150,12 +170,13 @@ func (o *Objects) JoinParts(ctx context.Context, u fence.PartUpload, w fence.Obj
 	if err != nil {
 		return fence.Object{}, err
 	}
-	parts, blob, err := o.check(ctx, a, u, named)
-	if err != nil {
-		return fence.Object{}, err
-	}
+	// Before the parts are looked at, which the store may have no more: a token that has passed is told as such.
 	if w, err = o.CheckWrite(ctx, w); err != nil {
 		return fence.Object{}, err
+	}
+	parts, blob, err := o.check(ctx, a, u, named)
+	if err != nil {
+		return fence.Object{}, lost(err)
 	}
 	if w.MayBeNatural {
 		if w.Natural, err = o.isNatural(ctx, w.Object); err != nil {
@@ -166,7 +187,7 @@ func (o *Objects) JoinParts(ctx context.Context, u fence.PartUpload, w fence.Obj
 		return fence.Object{}, err
 	}
 	if err := a.JoinParts(ctx, u.Object.Bucket, u.ID, u.Upload, parts); err != nil {
-		return fence.Object{}, err
+		return fence.Object{}, lost(err)
 	}
 	obj, err := o.ledger.PutObject(ctx, w, blob)
 	if fence.CodeOf(err) == fence.CodeUploadExpired {
@@ -181,16 +202,26 @@ func (o *Objects) JoinParts(ctx context.Context, u fence.PartUpload, w fence.Obj
 // joined answers for a body that was published before.
 func (o *Objects) joined(ctx context.Context, u fence.PartUpload, w fence.ObjectWrite) (fence.Object, error) {
 	obj, err := o.ledger.Object(ctx, u.Object, fence.Access{Principal: w.Principal})
+	var e *fence.Error
 	switch {
+	case fence.CodeOf(err) == fence.CodeNotFound && errors.As(err, &e) && e.State != nil:
+		obj.State = *e.State // it was deleted since
 	case err != nil:
 		return fence.Object{}, err
-	case obj.Blob != u.ID || obj.Mark != w.Token:
-		e := fence.Errorf(fence.CodeStaleToken, "the upload was published with token %d, and the object has been written since", u.Token)
-		e.State, e.Token = &obj.State, w.Token
-		return fence.Object{}, e
 	}
-	obj.Replayed = true
-	return obj, nil
+	switch {
+	case obj.Mark == w.Token && obj.Blob == u.ID:
+		obj.Replayed = true
+		return obj, nil
+	case w.Token < obj.Mark:
+		e = fence.Errorf(fence.CodeStaleToken, "token %d is below the mark %d: the upload was published, and the object has been written since", w.Token, obj.Mark)
+	case w.Token == obj.Mark:
+		e = fence.Errorf(fence.CodeSpentToken, "token %d was spent on another write after the upload was published", w.Token)
+	default:
+		e = errComplete()
+	}
+	e.State, e.Token = &obj.State, w.Token
+	return fence.Object{}, e
 }
 
 // check holds the parts that are named against those that are stored, and returns them with what they make.

@@ -35,10 +35,10 @@ func (l partLedger) JoiningParts(_ context.Context, blob fence.Blob) error {
 
 func (l partLedger) UseParts(_ context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error) {
 	u, found := l.kept[id]
-	if state := l.ledger.blobs[id]; !found || u.Principal != principal || u.Object != name || state.state != "pending" && state.state != "committed" {
+	if state := l.ledger.blobs[id]; !found || u.Principal != principal || u.Object != name || state.state == "aborted" {
 		return u, fence.Errorf(fence.CodeUploadExpired, "there is no such upload")
 	}
-	u.Published = l.state(id) == "committed"
+	u.Published = l.state(id) != "pending"
 	return u, nil
 }
 
@@ -173,10 +173,22 @@ func TestParts(t *testing.T) {
 	if err := o.AbortParts(ctx, use(u)); fence.CodeOf(err) != fence.CodeUploadExpired {
 		t.Errorf("given up after it was complete: %v", err)
 	}
-	published := use(u)
+	if _, _, err := o.Parts(ctx, use(u), 0, 10); fence.CodeOf(err) != fence.CodeUploadExpired {
+		t.Errorf("parts of what is complete: %v", err)
+	}
+	withToken := func(token fence.Token) error {
+		_, err := o.JoinParts(ctx, use(u), fence.ObjectWrite{Access: fence.Access{Principal: "worker", Token: token}}, named)
+		return err
+	}
+	if err := withToken(1001); fence.CodeOf(err) != fence.CodeUploadExpired {
+		t.Errorf("joined again with a token that is higher: %v", err)
+	}
 	mustWrite(t, o, put(1001, "another"))
-	if _, err := join(published, named...); fence.CodeOf(err) != fence.CodeStaleToken {
+	if _, err := join(use(u), named...); fence.CodeOf(err) != fence.CodeStaleToken {
 		t.Errorf("joined again after another write: %v", err)
+	}
+	if err := withToken(1001); fence.CodeOf(err) != fence.CodeSpentToken {
+		t.Errorf("joined again with the token of another write: %v", err)
 	}
 	next := begin(1002)
 	if err := o.AbortParts(ctx, use(next)); err != nil || a.dropped != 1 || l.state(next.ID) != "aborted" {
@@ -185,6 +197,9 @@ func TestParts(t *testing.T) {
 	late := begin(1003)
 	mustWrite(t, o, put(1004, "newer"))
 	a.parts = map[int][]byte{1: []byte("late")}
+	if _, err := join(use(late)); fence.CodeOf(err) != fence.CodeStaleToken {
+		t.Errorf("a token that has passed, and no parts: %v", err)
+	}
 	if _, err := join(use(late), partOf(1, a.parts[1])); fence.CodeOf(err) != fence.CodeStaleToken || content(t, o) != "newer" {
 		t.Errorf("%v, %q", err, content(t, o))
 	}
@@ -203,7 +218,7 @@ func TestParts(t *testing.T) {
 	a.gone, l.failFlip = true, nil
 	delete(l.objects, report)
 	l.marks[report], l.ledger.blobs[again.ID].state = fence.Mark{Token: 1004}, "pending"
-	if _, err := join(use(again), list[0]); !errors.Is(err, stores.ErrMissing) {
+	if _, err := join(use(again), list[0]); !errors.Is(err, stores.ErrMissing) || fence.CodeOf(err) != fence.CodeUploadExpired {
 		t.Errorf("other parts: %v", err)
 	}
 	if obj, err := join(use(again), list...); err != nil || obj.Size != 7 || content(t, o) != "onefour" {

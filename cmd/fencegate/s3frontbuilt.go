@@ -23,5 +23,6 @@ var (
 func newS3Front(g *gateway.Gateway, objects *stores.Objects, leases *lease.Manager, keys s3Keys, limits limitFlags) (http.Handler, error) {
 	return s3api.New(s3api.Config{
 		Objects: objects, Leases: leases, Keys: keys, Shared: g.Front(), UploadLimit: limits.UploadLimit, DownloadLimit: limits.DownloadLimit,
+		MaxMeta: limits.MaxMeta,
 	})
 }

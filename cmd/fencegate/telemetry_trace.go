@@ -123,8 +123,11 @@ func (t *traces) around(h http.Handler) http.Handler {
 		otelhttp.WithSpanNameFormatter(func(_ string, r *http.Request) string { return routeOf(r) }))
 }
 
-// routeOf names a request without the names and keys in it.
+// routeOf names a request without the names and keys in it. The S3 front names its own, once it knows what they are.
 func routeOf(r *http.Request) string {
+	if strings.HasPrefix(r.Pattern, "S3 ") {
+		return r.Pattern
+	}
 	method := "HTTP"
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

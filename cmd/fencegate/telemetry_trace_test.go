@@ -259,3 +259,21 @@ func TestCollectorIsAway(t *testing.T) {
 		t.Errorf("logged: %s", log)
 	}
 }
+
+// The S3 front names its requests once it knows what they are.
+func TestSpansOfTheS3Front(t *testing.T) {
+	receiver := startOTLP(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
+	tell, err := startTelemetry(t.Context(), adminFlags{AdminListen: "127.0.0.1:0"}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(tell.around(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { r.Pattern = "S3 PutObject" })))
+	header, id, _ := traceparent(7)
+	request(t, "PUT", server.URL+"/v1/a-private-key", "body", header)
+	server.Close()
+	tell.Close()
+	if spans := receiver.trace(id); len(spans) != 1 || spans[0].Name != "S3 PutObject" {
+		t.Errorf("%v", spans)
+	}
+}

@@ -1,6 +1,7 @@
 package s3api
 
 import (
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -60,6 +61,12 @@ func (silent) Printf(string, ...any) {}
 func (c *call) respond(ctx *fasthttp.RequestCtx) {
 	answer := &ctx.Response
 	status := answer.StatusCode()
+	// Whoever left ended what was done for it: that is no failure, and there is nobody to tell.
+	if err := c.r.Context().Err(); err != nil && errors.Is(c.err, err) {
+		c.left = true
+		c.cfg.Shared.CutOff(c.r.Context(), c.name, nil)
+		panic(http.ErrAbortHandler)
+	}
 	if status >= http.StatusBadRequest {
 		c.cfg.Shared.Refused(c.w, c.r, gateway.Refusal{Caller: c.caller, Verb: c.verb, Status: status, Err: c.refusal(status)})
 	}

@@ -13,7 +13,6 @@ import (
 
 func (c *call) listBuckets(in s3response.ListBucketsInput) (s3response.ListAllMyBucketsResult, error) {
 	answer := s3response.ListAllMyBucketsResult{Owner: s3response.CanonicalUser{ID: c.caller.Principal()}, Prefix: in.Prefix}
-	c.op, c.verb = "list", gateway.VerbRead
 	if err := c.admit(); err != nil {
 		return answer, err
 	}
@@ -37,7 +36,7 @@ func (c *call) listBuckets(in s3response.ListBucketsInput) (s3response.ListAllMy
 
 // headBucket tells whether the bucket is protected and the caller may read something of it. To others it says no more than that they may not.
 func (c *call) headBucket(bucket string) error {
-	if err := c.beginList("list", gateway.VerbRead, bucket, ""); err != nil {
+	if err := c.beginList(bucket, ""); err != nil {
 		return err
 	}
 	_, err := c.cfg.Objects.ListObjects(c.r.Context(), fence.ObjectQuery{Bucket: bucket, Limit: 1})

@@ -17,17 +17,20 @@ const stateTimeout = time.Second
 // call is one request on its way.
 type call struct {
 	*Front
-	w     http.ResponseWriter
-	r     *http.Request
-	began time.Time
-	body  *body
+	w http.ResponseWriter
+	r *http.Request
+	// arrived is the request as it came to the front. Its Pattern tells whoever made it which operation it is.
+	arrived *http.Request
+	began   time.Time
+	body    *body
 
 	// caller is nil before authentication; signed are the headers that its signature covers.
 	caller gateway.Caller
 	signed []string
-	op     string
-	verb   gateway.Verb
-	name   fence.ObjectName
+	// op and verb are those of its route, empty before authentication.
+	op   string
+	verb gateway.Verb
+	name fence.ObjectName
 	// err is why the request is refused; replayed tells an answer that is given again.
 	err      error
 	replayed bool
@@ -42,25 +45,25 @@ func callOf(ctx context.Context) *call {
 }
 
 // begin says what the call is about, and asks whether the caller may, now and so often.
-func (c *call) begin(op string, verb gateway.Verb, bucket, key string) error {
-	c.op, c.verb, c.name = op, verb, fence.ObjectName{Bucket: bucket, Key: key}
+func (c *call) begin(bucket, key string) error {
+	c.name = fence.ObjectName{Bucket: bucket, Key: key}
 	if err := fence.CheckObjectKey(key); err != nil {
 		return err
 	}
-	if err := c.may(verb, c.name); err != nil {
+	if err := c.may(c.verb, c.name); err != nil {
 		return err
 	}
 	return c.admit()
 }
 
 // beginList is begin for what concerns several objects, those whose keys begin with prefix.
-func (c *call) beginList(op string, verb gateway.Verb, bucket, prefix string) error {
-	c.op, c.verb, c.name = op, verb, fence.ObjectName{Bucket: bucket}
+func (c *call) beginList(bucket, prefix string) error {
+	c.name = fence.ObjectName{Bucket: bucket}
 	if len(prefix) > fence.MaxObjectKey {
 		return fence.Errorf(fence.CodeInvalidRequest, "prefix has at most %d bytes", fence.MaxObjectKey).In("prefix")
 	}
-	if c.caller == nil || !c.caller.MayBelow(gateway.Action{Verb: verb, Bucket: bucket, Key: prefix}) {
-		return fence.Errorf(fence.CodeForbidden, "this principal may not %s anything in %s below %.200q", verb, bucket, prefix)
+	if c.caller == nil || !c.caller.MayBelow(gateway.Action{Verb: c.verb, Bucket: bucket, Key: prefix}) {
+		return fence.Errorf(fence.CodeForbidden, "this principal may not %s anything in %s below %.200q", c.verb, bucket, prefix)
 	}
 	return c.admit()
 }

@@ -44,7 +44,7 @@ type Writer interface {
 // Parts stores bodies in parts.
 type Parts interface {
 	BeginParts(ctx context.Context, w fence.ObjectWrite) (fence.PartUpload, error)
-	// UseParts returns an upload of a principal for an object; CodeUploadExpired when there is none.
+	// UseParts returns an upload of a principal for an object; CodeUploadExpired when there is none, and with one that was given up.
 	UseParts(ctx context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error)
 	ListParts(ctx context.Context, principal, bucket, prefix string, after fence.PartUpload, limit int) ([]fence.PartUpload, error)
 	PutPart(ctx context.Context, u fence.PartUpload, number int, body io.Reader, size int64) (fence.ObjectPart, error)
@@ -87,6 +87,7 @@ const (
 	defaultDeleteTTL = 15 * time.Second
 	// defaultMaxBody has room for the 10 000 parts of a completed upload, and for 1000 keys to delete.
 	defaultMaxBody = 4 << 20
+	defaultMaxMeta = 2 << 10
 )
 
 // Config says what a front serves and within which limits.
@@ -96,6 +97,9 @@ type Config struct {
 	Leases  Leases
 	Keys    Keys
 	Shared  Shared
+	// MaxMeta bounds the names and values of an object's metadata together, in bytes. Defaults to 2 KiB, which is S3's own limit: more makes no
+	// difference.
+	MaxMeta int
 	// MaxBody is the largest body in bytes that is no object's. Defaults to 4 MiB.
 	MaxBody int64
 	// WriteTimeout bounds a write whose body has been read. Defaults to 15 s.
@@ -107,6 +111,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c.MaxMeta = cmp.Or(c.MaxMeta, defaultMaxMeta)
 	c.MaxBody = cmp.Or(c.MaxBody, defaultMaxBody)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, defaultTimeout)
 	c.UploadLimit = cmp.Or(c.UploadLimit, defaultBodyLimit)
@@ -119,7 +124,7 @@ func (c Config) validate() error {
 	switch {
 	case c.Objects == nil, c.Leases == nil, c.Keys == nil, c.Shared == nil:
 		return errors.New("s3api: Objects, Leases, Keys and Shared are required")
-	case c.MaxBody < 0, c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0, c.DeleteTTL < 0:
+	case c.MaxMeta < 0, c.MaxBody < 0, c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0, c.DeleteTTL < 0:
 		return errors.New("s3api: a limit is negative")
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 
 func (c *call) copyObject(in s3response.CopyObjectInput) (s3response.CopyObjectOutput, error) {
 	none := s3response.CopyObjectOutput{}
-	if err := c.begin("copy", gateway.VerbWrite, *in.Bucket, *in.Key); err != nil {
+	if err := c.begin(*in.Bucket, *in.Key); err != nil {
 		return none, err
 	}
 	write, err := c.write(fence.OpCopy)
@@ -50,7 +50,7 @@ func (c *call) source(header string) (from fence.ObjectSource, err error) {
 		return from, err
 	}
 	if version != "" && version != "null" {
-		if from.Version, err = fence.ParseToken(version); err != nil {
+		if from.Version, err = fence.ParseVersion(version); err != nil {
 			return from, fence.Errorf(fence.CodeInvalidRequest, "a version is the token under which it was published").In("versionId")
 		}
 	}

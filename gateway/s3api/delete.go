@@ -2,7 +2,6 @@ package s3api
 
 import (
 	"context"
-	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
@@ -23,7 +22,7 @@ const (
 )
 
 func (c *call) deleteObject(in *s3.DeleteObjectInput) error {
-	if err := c.begin("delete", gateway.VerbWrite, *in.Bucket, *in.Key); err != nil {
+	if err := c.begin(*in.Bucket, *in.Key); err != nil {
 		return err
 	}
 	if v := deref(in.VersionId); v != "" && v != "null" {
@@ -47,9 +46,11 @@ func (c *call) deleteObject(in *s3.DeleteObjectInput) error {
 	return err
 }
 
+// deleteObjects deletes objects, each by itself. What is refused is logged as if it had been asked for alone; the request counts as what became
+// of the last that was refused.
 func (c *call) deleteObjects(bucket string, named []types.ObjectIdentifier) (s3response.DeleteResult, error) {
 	var answer s3response.DeleteResult
-	if err := c.beginList("delete", gateway.VerbWrite, bucket, ""); err != nil {
+	if err := c.beginList(bucket, ""); err != nil {
 		return answer, err
 	}
 	if len(named) > maxDeletes {
@@ -59,24 +60,25 @@ func (c *call) deleteObjects(bucket string, named []types.ObjectIdentifier) (s3r
 	if err != nil {
 		return answer, err
 	}
-	var mu sync.Mutex
+	outcomes := make([]error, len(named))
 	var all errgroup.Group
 	all.SetLimit(deletesAtOnce)
-	for _, n := range named {
+	for i, n := range named {
 		all.Go(func() error {
-			err := c.deleteOne(fence.ObjectName{Bucket: bucket, Key: deref(n.Key)}, deref(n.VersionId), by)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				answer.Deleted = append(answer.Deleted, types.DeletedObject{Key: n.Key})
-				return nil
-			}
-			told := c.fail(err).(s3err.S3Error).BaseError()
-			answer.Error = append(answer.Error, types.Error{Key: n.Key, VersionId: n.VersionId, Code: &told.Code, Message: &told.Description})
+			outcomes[i] = c.deleteOne(fence.ObjectName{Bucket: bucket, Key: deref(n.Key)}, deref(n.VersionId), by)
 			return nil
 		})
 	}
 	_ = all.Wait() // each says in the answer what became of it
+	for i, n := range named {
+		if outcomes[i] == nil {
+			answer.Deleted = append(answer.Deleted, types.DeletedObject{Key: n.Key})
+			continue
+		}
+		told := c.fail(outcomes[i]).(s3err.S3Error).BaseError()
+		c.cfg.Shared.Refused(c.w, c.r, gateway.Refusal{Caller: c.caller, Verb: c.verb, Status: told.HTTPStatusCode, Err: c.err})
+		answer.Error = append(answer.Error, types.Error{Key: n.Key, VersionId: n.VersionId, Code: &told.Code, Message: &told.Description})
+	}
 	return answer, nil
 }
 

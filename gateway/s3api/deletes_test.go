@@ -79,8 +79,9 @@ func TestDeletesTakeTheLease(t *testing.T) {
 	})
 }
 
-func TestDeleteSeveralUnderATokens(t *testing.T) {
-	w := newWorld(t)
+func TestDeleteSeveralUnderATokens(t *testing.T) { deleteSeveralUnderATokens(t, newWorld(t)) }
+
+func deleteSeveralUnderATokens(t *testing.T, w *world) {
 	g, ctx := w.grant("scratch"), t.Context()
 	for i, key := range []string{"a", "b"} {
 		if _, err := w.client().PutObject(ctx, &s3.PutObjectInput{Bucket: aws.String("scratch"), Key: &key, Metadata: token(g.First() + tokenOf(i))}); err != nil {

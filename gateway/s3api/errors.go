@@ -132,8 +132,6 @@ func asError(err error) *fence.Error {
 	return e
 }
 
-func statusOf(err error) int { return outcomeOf(fence.CodeOf(err)).status }
-
 // refusal is an error as S3 tells it.
 type refusal struct {
 	outcome

@@ -74,8 +74,11 @@ func (c *call) list(bucket, prefix, delimiter, after string, limit int32) (liste
 	default:
 		return p, fence.Errorf(fence.CodeInvalidRequest, "an encoding type is url").In("encoding-type")
 	}
-	if err := c.beginList("list", gateway.VerbRead, bucket, prefix); err != nil {
+	if err := c.beginList(bucket, prefix); err != nil {
 		return p, err
+	}
+	if len(delimiter) > fence.MaxObjectKey || len(after) > fence.MaxObjectKey {
+		return p, fence.Errorf(fence.CodeInvalidRequest, "a delimiter and the key to go on behind have at most %d bytes", fence.MaxObjectKey)
 	}
 	q := fence.ObjectQuery{Bucket: bucket, Prefix: prefix, Delimiter: delimiter, After: after, Limit: int(min(max(limit, 1), fence.MaxObjects))}
 	page, err := c.readable(q)

@@ -1,6 +1,7 @@
 package s3api
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
@@ -15,7 +16,7 @@ import (
 
 func (c *call) createUpload(in s3response.CreateMultipartUploadInput) (s3response.InitiateMultipartUploadResult, error) {
 	none := s3response.InitiateMultipartUploadResult{}
-	if err := c.begin("upload", gateway.VerbWrite, *in.Bucket, *in.Key); err != nil {
+	if err := c.begin(*in.Bucket, *in.Key); err != nil {
 		return none, err
 	}
 	write, err := c.write(fence.OpPut)
@@ -31,16 +32,16 @@ func (c *call) createUpload(in s3response.CreateMultipartUploadInput) (s3respons
 	return s3response.InitiateMultipartUploadResult{Bucket: *in.Bucket, Key: *in.Key, UploadId: u.ID}, nil
 }
 
-// useUpload finds an upload that the caller began for the object.
-func (c *call) useUpload(op string, verb gateway.Verb, bucket, key, id *string) (fence.PartUpload, error) {
-	if err := c.begin(op, verb, *bucket, *key); err != nil {
+// useUpload finds an upload that the caller began for the object. One that was given up is returned with the error.
+func (c *call) useUpload(bucket, key, id *string) (fence.PartUpload, error) {
+	if err := c.begin(*bucket, *key); err != nil {
 		return fence.PartUpload{}, err
 	}
 	return c.cfg.Objects.UseParts(c.r.Context(), deref(id), c.caller.Principal(), c.name)
 }
 
 func (c *call) uploadPart(in *s3.UploadPartInput) (*s3.UploadPartOutput, error) {
-	u, err := c.useUpload("upload", gateway.VerbWrite, in.Bucket, in.Key, in.UploadId)
+	u, err := c.useUpload(in.Bucket, in.Key, in.UploadId)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +67,7 @@ func (c *call) uploadPart(in *s3.UploadPartInput) (*s3.UploadPartOutput, error) 
 
 func (c *call) copyPart(in *s3.UploadPartCopyInput) (s3response.CopyPartResult, error) {
 	none := s3response.CopyPartResult{}
-	u, err := c.useUpload("upload", gateway.VerbWrite, in.Bucket, in.Key, in.UploadId)
+	u, err := c.useUpload(in.Bucket, in.Key, in.UploadId)
 	if err != nil {
 		return none, err
 	}
@@ -96,8 +97,10 @@ func (c *call) copyPart(in *s3.UploadPartCopyInput) (s3response.CopyPartResult, 
 // completeUpload publishes an upload. Each part was checked when it came; what a client says of the whole is not checked again.
 func (c *call) completeUpload(in *s3.CompleteMultipartUploadInput) (s3response.CompleteMultipartUploadResult, error) {
 	none := s3response.CompleteMultipartUploadResult{}
-	u, err := c.useUpload("put", gateway.VerbWrite, in.Bucket, in.Key, in.UploadId)
-	if err != nil {
+	u, err := c.useUpload(in.Bucket, in.Key, in.UploadId)
+	if fence.CodeOf(err) == fence.CodeUploadExpired && u.ID != "" {
+		return none, c.givenUp(u, err)
+	} else if err != nil {
 		return none, err
 	}
 	write := fence.ObjectWrite{Op: fence.OpPut, Object: c.name}
@@ -121,8 +124,22 @@ func (c *call) completeUpload(in *s3.CompleteMultipartUploadInput) (s3response.C
 	return s3response.CompleteMultipartUploadResult{Bucket: in.Bucket, Key: in.Key, ETag: ptr(tagOf(o))}, nil
 }
 
+// givenUp says why an upload that was given up is not completed: a token that has passed is told as such, as long as the upload is known.
+func (c *call) givenUp(u fence.PartUpload, gone error) error {
+	by, err := c.access()
+	if err != nil {
+		return err
+	}
+	by.Token = cmp.Or(by.Token, u.Token)
+	_, err = c.cfg.Objects.CheckWrite(c.r.Context(), fence.ObjectWrite{Op: fence.OpPut, Object: c.name, Access: by, Size: -1})
+	if fence.CodeOf(err) == fence.CodeStaleToken {
+		return err
+	}
+	return gone
+}
+
 func (c *call) abortUpload(in *s3.AbortMultipartUploadInput) error {
-	u, err := c.useUpload("upload", gateway.VerbWrite, in.Bucket, in.Key, in.UploadId)
+	u, err := c.useUpload(in.Bucket, in.Key, in.UploadId)
 	if err != nil {
 		return err
 	}
@@ -133,7 +150,7 @@ func (c *call) abortUpload(in *s3.AbortMultipartUploadInput) error {
 
 func (c *call) listParts(in *s3.ListPartsInput) (s3response.ListPartsResult, error) {
 	none := s3response.ListPartsResult{}
-	u, err := c.useUpload("list", gateway.VerbWrite, in.Bucket, in.Key, in.UploadId)
+	u, err := c.useUpload(in.Bucket, in.Key, in.UploadId)
 	if err != nil {
 		return none, err
 	}
@@ -164,7 +181,7 @@ func (c *call) listUploads(in *s3.ListMultipartUploadsInput) (s3response.ListMul
 	if deref(in.Delimiter) != "" {
 		return none, notImplemented("a delimiter in a list of uploads")
 	}
-	if err := c.beginList("list", gateway.VerbWrite, *in.Bucket, prefix); err != nil {
+	if err := c.beginList(*in.Bucket, prefix); err != nil {
 		return none, err
 	}
 	after := fence.PartUpload{ID: deref(in.UploadIdMarker), Object: fence.ObjectName{Key: deref(in.KeyMarker)}}
@@ -176,11 +193,14 @@ func (c *call) listUploads(in *s3.ListMultipartUploadsInput) (s3response.ListMul
 		Bucket: *in.Bucket, Prefix: prefix, KeyMarker: after.Object.Key, UploadIDMarker: after.ID, MaxUploads: limit, IsTruncated: len(found) > limit,
 	}
 	for _, u := range found[:min(len(found), limit)] {
+		answer.NextKeyMarker, answer.NextUploadIDMarker = u.Object.Key, u.ID
+		if c.may(gateway.VerbWrite, u.Object) != nil {
+			continue // no more, though it began it
+		}
 		answer.Uploads = append(answer.Uploads, s3response.Upload{
 			Key: u.Object.Key, UploadID: u.ID, Initiated: u.BegunAt, StorageClass: types.StorageClassStandard,
 			Owner: s3response.Owner{ID: u.Principal}, Initiator: s3response.Initiator{ID: u.Principal},
 		})
-		answer.NextKeyMarker, answer.NextUploadIDMarker = u.Object.Key, u.ID
 	}
 	return answer, nil
 }

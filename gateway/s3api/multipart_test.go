@@ -67,8 +67,9 @@ func etagOf(parts ...string) string {
 	return fmt.Sprintf(`"%s-%d"`, hex.EncodeToString(h.Sum(nil)), len(parts))
 }
 
-func TestUploadInParts(t *testing.T) {
-	w := newWorld(t)
+func TestUploadInParts(t *testing.T) { uploadInParts(t, newWorld(t)) }
+
+func uploadInParts(t *testing.T, w *world) {
 	g := w.grant("report:a")
 	u := w.begin(t, g.First())
 	one, two := strings.Repeat("1", 5<<20), "two"
@@ -95,9 +96,58 @@ func TestUploadInParts(t *testing.T) {
 	if err != nil || *head.ETag != etagOf(one, two) || *head.ContentType != "text/plain" || head.Metadata["by"] != "me" || w.get("a") != one+two {
 		t.Errorf("%+v %v", head, err)
 	}
+	if _, err := w.client().ListParts(t.Context(), &s3.ListPartsInput{Bucket: aws.String("reports"), Key: aws.String("a"), UploadId: u.id}); code(err) != "NoSuchUpload" {
+		t.Errorf("the parts of what is complete: %v", err)
+	}
 	w.mustPut("a", "later", g.First()+1)
-	if err := u.complete(); status(err) == 0 || w.get("a") != "later" {
+	if err := u.complete(); code(err) != "StaleFenceToken" || w.get("a") != "later" {
 		t.Errorf("completed again after another write: %v", err)
+	}
+}
+
+// As long as anything is known of an upload whose token is below the mark, its completion says so: it is told from one that never was.
+func TestCompleteBelowTheMark(t *testing.T) { completeBelowTheMark(t, newWorld(t)) }
+
+func completeBelowTheMark(t *testing.T, w *world) {
+	g := w.grant("report:a")
+	remove := func(token fence.Token) {
+		t.Helper()
+		if _, err := w.client().DeleteObject(t.Context(), &s3.DeleteObjectInput{Bucket: aws.String("reports"), Key: aws.String("a")}, header("X-Fence-Token", token.String())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	complete, pending, aborted := w.begin(t, g.First()), w.begin(t, g.First()), w.begin(t, g.First())
+	for _, u := range []*uploading{complete, pending, aborted} {
+		u.part(1, "one")
+	}
+	if err := complete.complete(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.client().AbortMultipartUpload(t.Context(), &s3.AbortMultipartUploadInput{Bucket: aws.String("reports"), Key: aws.String("a"), UploadId: aborted.id}); err != nil {
+		t.Fatal(err)
+	}
+	if err := aborted.complete(); code(err) != "NoSuchUpload" {
+		t.Errorf("given up, and its token is the mark: %v", err)
+	}
+	for _, next := range []struct {
+		name string
+		do   func()
+	}{{"Replaced", func() { w.mustPut("a", "later", g.First()+1) }}, {"Deleted", func() { remove(g.First() + 2) }}} {
+		t.Run(next.name, func(t *testing.T) {
+			next.do()
+			for name, u := range map[string]*uploading{"complete": complete, "pending": pending, "aborted": aborted} {
+				if err := u.complete(); code(err) != "StaleFenceToken" || status(err) != http.StatusPreconditionFailed || !strings.Contains(message(err), "below the mark") {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+		})
+	}
+	if err := aborted.complete(header("X-Fence-Token", (g.First() + 5).String())); code(err) != "NoSuchUpload" {
+		t.Errorf("given up, and another token is not below the mark: %v", err)
+	}
+	pending.id = aws.String("00000000-0000-4000-8000-000000000000")
+	if err := pending.complete(); code(err) != "NoSuchUpload" {
+		t.Errorf("of which nothing is known: %v", err)
 	}
 }
 
@@ -163,8 +213,9 @@ func TestUploadIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestPartsAreChecked(t *testing.T) {
-	w := newWorld(t)
+func TestPartsAreChecked(t *testing.T) { partsAreChecked(t, newWorld(t)) }
+
+func partsAreChecked(t *testing.T, w *world) {
 	g := w.grant("report:a")
 	u := w.begin(t, g.First())
 	answer := w.send(w.signed(http.MethodPut, "/reports/a?partNumber=1&uploadId="+*u.id, "one", "X-Amz-Content-Sha256", "UNSIGNED-PAYLOAD", "X-Amz-Checksum-Sha256", sha256Of("two")))

@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/versity/versitygw/s3err"
+
 	"github.com/fencegate/fencegate/fence"
 )
 
@@ -31,8 +33,8 @@ func etagOf(etag, sha256 string, version fence.Token) string {
 
 func tagOf(o fence.Object) string { return etagOf(o.ETag, o.SHA256, o.Version) }
 
-// headerOf reads what is kept beside an object's bytes. What cannot be kept is refused, rather than lost.
-func headerOf(r *http.Request) (fence.ObjectHeader, error) {
+// headerOf reads what is kept beside an object's bytes, of which metadata has a limit. What cannot be kept is refused, rather than lost.
+func headerOf(r *http.Request, maxMeta int) (fence.ObjectHeader, error) {
 	var kept fence.ObjectHeader
 	for _, name := range unkept() {
 		if r.Header.Get(name) != "" {
@@ -58,6 +60,7 @@ func headerOf(r *http.Request) (fence.ObjectHeader, error) {
 	}
 	kept.ContentType = cmp.Or(kept.ContentType, defaultContentType)
 	kept.ContentEncoding = withoutChunks(kept.ContentEncoding)
+	size := 0
 	for name, lines := range r.Header {
 		short, found := strings.CutPrefix(strings.ToLower(name), "x-amz-meta-")
 		if !found || short == metaTokenName {
@@ -66,6 +69,9 @@ func headerOf(r *http.Request) (fence.ObjectHeader, error) {
 		value := strings.Join(lines, ",")
 		if short == "" || !printable(value) {
 			return kept, fence.Errorf(fence.CodeInvalidRequest, "%s needs a name and a value of printable UTF-8", name).In(name)
+		}
+		if size += len(short) + len(value); size > maxMeta {
+			return kept, s3err.GetMetadataTooLargeErr(size, maxMeta)
 		}
 		if kept.Meta == nil {
 			kept.Meta = map[string]string{}

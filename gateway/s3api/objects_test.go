@@ -25,8 +25,9 @@ func sha256Of(s string) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-func TestObjectLife(t *testing.T) {
-	w := newWorld(t)
+func TestObjectLife(t *testing.T) { objectLife(t, newWorld(t)) }
+
+func objectLife(t *testing.T, w *world) {
 	ctx, client, g := t.Context(), w.client(), w.grant("report:a")
 	out, err := client.PutObject(ctx, &s3.PutObjectInput{
 		Bucket: aws.String("reports"), Key: aws.String("a"), Body: strings.NewReader("one"), ContentType: aws.String("text/plain"),

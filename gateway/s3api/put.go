@@ -13,7 +13,7 @@ import (
 
 func (c *call) putObject(in s3response.PutObjectInput) (s3response.PutObjectOutput, error) {
 	none := s3response.PutObjectOutput{}
-	if err := c.begin("put", gateway.VerbWrite, *in.Bucket, *in.Key); err != nil {
+	if err := c.begin(*in.Bucket, *in.Key); err != nil {
 		return none, err
 	}
 	write, err := c.write(fence.OpPut)
@@ -49,7 +49,7 @@ func (c *call) write(op fence.Op) (w fence.ObjectWrite, err error) {
 	if w.If, err = c.condition(w.Access); err != nil {
 		return w, err
 	}
-	w.Header, err = headerOf(c.r)
+	w.Header, err = headerOf(c.r, c.cfg.MaxMeta)
 	return w, err
 }
 

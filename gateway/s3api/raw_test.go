@@ -3,7 +3,9 @@ package s3api_test
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/md5"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"net/http"
 	"strings"
@@ -80,3 +82,8 @@ func signingKey(at time.Time) []byte {
 }
 
 func tokenOf(n int) fence.Token { return fence.Token(n) }
+
+func md5Base64(s string) string {
+	sum := md5.Sum([]byte(s))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}

@@ -9,11 +9,15 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+
+	"github.com/fencegate/fencegate/fence"
 )
 
-func TestRanges(t *testing.T) {
-	w := newWorld(t)
+func TestRanges(t *testing.T) { ranges(t, newWorld(t)) }
+
+func ranges(t *testing.T, w *world) {
 	w.mustPut("a", "0123456789", w.grant("report:a").First())
 	w.mustPut("empty", "", w.grant("report:empty").First())
 	for _, tt := range []struct {
@@ -43,6 +47,62 @@ func TestRanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An object that came in one piece is its own only part, as in S3.
+func TestPartsOfReads(t *testing.T) {
+	w := newWorld(t)
+	g := w.grant("report:a")
+	w.mustPut("whole", "0123456789", w.grant("report:whole").First())
+	w.mustPut("empty", "", w.grant("report:empty").First())
+	u := w.begin(t, g.First())
+	u.part(1, strings.Repeat("1", 5<<20))
+	u.part(2, "two")
+	if err := u.complete(); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		key, part, says string
+		status          int
+	}{
+		{"whole", "1", "0123456789", 206},
+		{"whole", "2", "InvalidPartNumber", 416},
+		{"whole", "0", "InvalidArgument", 400},
+		{"whole", "x", "InvalidArgument", 400},
+		{"whole", "10001", "InvalidArgument", 400},
+		{"empty", "1", "", 200},
+		{"a", "1", "NotImplemented", 501},
+		{"a", "2", "NotImplemented", 501},
+		{"a", "3", "<ActualPartCount>2<", 416},
+		{"none", "1", "NoSuchKey", 404},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			t.Run(method+tt.key+tt.part, func(t *testing.T) {
+				answer := w.send(w.signed(method, "/reports/"+tt.key+"?partNumber="+tt.part, ""))
+				body, _ := io.ReadAll(answer.Body)
+				if answer.StatusCode != tt.status || method == http.MethodGet && !strings.Contains(string(body), tt.says) {
+					t.Errorf("%s %s", answer.Status, body)
+				}
+				if answer.Header.Get("X-Amz-Mp-Parts-Count") != "" || (answer.Header.Get("Content-Range") == "bytes 0-9/10") != (tt.status == 206) {
+					t.Errorf("%v", answer.Header)
+				}
+			})
+		}
+	}
+	if answer := w.send(w.signed(http.MethodGet, "/reports/whole?partNumber=1", "", "Range", "bytes=0-1")); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("with a range, too: %s", answer.Status)
+	}
+	t.Run("OnePart", func(t *testing.T) {
+		u := w.begin(t, g.First()+1)
+		u.part(3, "three")
+		if err := u.complete(); err != nil {
+			t.Fatal(err)
+		}
+		out, err := w.client().GetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("reports"), Key: aws.String("a"), PartNumber: aws.Int32(1)})
+		if err != nil || aws.ToInt32(out.PartsCount) != 1 || *out.ContentLength != 5 {
+			t.Errorf("%+v %v", out, err)
+		}
+	})
 }
 
 func TestConditionalReads(t *testing.T) {
@@ -214,12 +274,13 @@ func TestPresigned(t *testing.T) {
 	if got := w.get("a"); got != "one" {
 		t.Errorf("it is %q", got)
 	}
+	t.Run("TokenInTheURL", func(t *testing.T) { w.presignedToken(t, g.First()+1) })
 	get, err := presign.PresignGetObject(t.Context(), &s3.GetObjectInput{Bucket: aws.String("reports"), Key: aws.String("a")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	answer := send(http.MethodGet, get.URL, "", nil)
-	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || string(body) != "one" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK || string(body) != "two" || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%s %q", answer.Status, body)
 	}
 	if answer := send(http.MethodGet, get.URL+"0", "", nil); answer.StatusCode != http.StatusForbidden {
@@ -227,5 +288,40 @@ func TestPresigned(t *testing.T) {
 	}
 	if answer := send(http.MethodGet, w.url+"/reports/a", "", nil); answer.StatusCode != http.StatusForbidden {
 		t.Errorf("without a signature: %s", answer.Status)
+	}
+}
+
+// presignedToken puts reports/a as clients do that presign metadata as a part of the URL.
+func (w *world) presignedToken(t *testing.T, token fence.Token) {
+	presigned := func(query string) string {
+		r := w.request(http.MethodPut, "/reports/a?X-Amz-Expires=60&"+query, "")
+		url, _, err := v4.NewSigner().PresignHTTP(t.Context(), credentialsOf(accessKey), r, "UNSIGNED-PAYLOAD", "s3", "us-east-1", time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimPrefix(url, w.url)
+	}
+	good := presigned("x-amz-meta-by=me&x-amz-meta-fence-token=" + token.String())
+	for name, r := range map[string]*http.Request{
+		"Changed": w.request(http.MethodPut, strings.Replace(good, token.String(), (token+1).String(), 1), "x"),
+		"Twice":   w.request(http.MethodPut, good, "x", "X-Amz-Meta-Fence-Token", (token + 1).String()),
+		"Beside":  w.request(http.MethodPut, presigned("x-fence-token="+token.String()), "x", "X-Fence-Token", (token + 1).String()),
+		"Differ":  w.request(http.MethodPut, presigned("x-fence-token="+(token+1).String()+"&x-amz-meta-fence-token="+token.String()), "x"),
+		"Added":   w.request(http.MethodPut, presigned("x=y")+"&X-Fence-Token="+token.String(), "x"),
+	} {
+		if answer := w.send(r); answer.StatusCode != http.StatusForbidden && answer.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %s", name, answer.Status)
+		}
+	}
+	if got := w.get("a"); got != "one" {
+		t.Errorf("it is %q", got)
+	}
+	if answer := w.send(w.request(http.MethodPut, good, "two")); answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(answer.Body)
+		t.Fatalf("%s %s", answer.Status, text)
+	}
+	head, err := w.client().HeadObject(t.Context(), &s3.HeadObjectInput{Bucket: aws.String("reports"), Key: aws.String("a")})
+	if err != nil || *head.ETag != md5Of("two") || len(head.Metadata) != 1 || head.Metadata["by"] != "me" {
+		t.Errorf("%+v %v", head, err)
 	}
 }

@@ -249,6 +249,9 @@ func TestRateLimit(t *testing.T) {
 	if code(err) != "SlowDown" || status(err) != http.StatusServiceUnavailable {
 		t.Errorf("%v", err)
 	}
+	if answer := w.send(w.signed(http.MethodGet, "/reports/a", "")); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") != "2" {
+		t.Errorf("%s %v", answer.Status, answer.Header)
+	}
 	w.over = gateway.ClassWrites
 	if _, err := w.put("a", "x", w.grant("report:a").First()); code(err) != "SlowDown" {
 		t.Errorf("%v", err)

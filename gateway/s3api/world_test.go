@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
@@ -34,6 +35,8 @@ func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
 const (
 	accessKey = "TESTTESTTESTTEST"
 	secretKey = "0123456789abcdef0123456789abcdef"
+	// maxMeta is less than S3's own limit.
+	maxMeta = 1000
 )
 
 // caller may do what its function says.
@@ -54,10 +57,13 @@ type world struct {
 	store   *pgstore.Store
 	objects *stores.Objects
 	manager *lease.Manager
+	front   *s3api.Front
+	server  *httptest.Server
 	url     string
 	log     *bytes.Buffer
 
 	mu       sync.Mutex // guards what follows
+	patterns []string   // of the requests that were observed
 	callers  map[string]caller
 	observed []gateway.Observation
 	failed   int
@@ -124,23 +130,35 @@ func newWorldOn(t testing.TB, blobs stores.Blobs) *world {
 	t.Cleanup(func() { w.manager.Close() })
 	g, err := gateway.New(gateway.Config{
 		Leases: w.manager, Rows: s, Objects: w.objects, Readiness: s, Events: s, Limiter: w, Log: slog.New(slog.NewJSONHandler(w.log, nil)),
-		Observe: func(_ context.Context, o gateway.Observation) {
+		Observe: func(ctx context.Context, o gateway.Observation) {
 			w.mu.Lock()
+			defer w.mu.Unlock()
 			w.observed = append(w.observed, o)
-			w.mu.Unlock()
+			if r, found := ctx.Value(requestKey{}).(**http.Request); found {
+				w.patterns = append(w.patterns, (*r).Pattern)
+			}
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	front, err := s3api.New(s3api.Config{Objects: hooked{w.objects, w}, Leases: w.manager, Keys: w, Shared: g.Front()})
+	w.front, err = s3api.New(s3api.Config{Objects: hooked{w.objects, w}, Leases: w.manager, Keys: w, Shared: g.Front(), MaxMeta: maxMeta})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := httptest.NewServer(front)
-	t.Cleanup(server.Close)
-	w.url = server.URL
+	w.server = httptest.NewServer(w)
+	t.Cleanup(w.server.Close)
+	w.url = w.server.URL
 	return w
+}
+
+type requestKey struct{}
+
+// ServeHTTP serves as the front does. Whoever observes a request finds it in the context.
+func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	ctx := context.WithValue(r.Context(), requestKey{}, &r)
+	r = r.WithContext(ctx)
+	w.front.ServeHTTP(rw, r)
 }
 
 // Key implements s3api.Keys.

@@ -73,5 +73,5 @@ func callOf(op string) string {
 }
 
 func verbOf(op string) string {
-	return oneOf(op, "patch", "put", "delete", "insert", "commit", "upload")
+	return oneOf(op, "patch", "put", "copy", "delete", "insert", "commit", "upload")
 }

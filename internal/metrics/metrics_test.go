@@ -62,7 +62,7 @@ func known(t *testing.T, label string) []string {
 	case "api":
 		return []string{"leases", "rows", "objects", "marks", "events", "other"}
 	case "verb":
-		return []string{"patch", "put", "delete", "other"}
+		return []string{"patch", "put", "copy", "delete", "other"}
 	case "call":
 		return []string{"acquire", "renew", "tokens", "release", "inspect", "verify", "break", "list", "other"}
 	case "result":
@@ -173,6 +173,7 @@ func TestObserve(t *testing.T) {
 		"Write":     {gateway.Observation{API: "rows", Op: "patch", Code: fence.CodeStaleToken}, []string{"fencegate_writes_total{outcome=stale-token,store=rows,verb=patch}", "fencegate_write_duration_seconds{result=refused,store=rows,verb=patch}"}},
 		"Replay":    {gateway.Observation{API: "objects", Op: "delete", Code: fence.CodeReplayed}, []string{"fencegate_writes_total{outcome=replayed,store=objects,verb=delete}", "fencegate_write_duration_seconds{result=accepted,store=objects,verb=delete}"}},
 		"Read":      {gateway.Observation{API: "objects", Op: "get"}, []string{"fencegate_reads_total{outcome=client-left,store=objects}", "fencegate_read_duration_seconds{result=client-left,store=objects}"}},
+		"Copy":      {gateway.Observation{API: "objects", Op: "copy", Code: fence.CodeAccepted}, []string{"fencegate_writes_total{outcome=accepted,store=objects,verb=copy}", "fencegate_write_duration_seconds{result=accepted,store=objects,verb=copy}"}},
 		"Acquire":   {gateway.Observation{API: "leases", Op: "acquire", Code: fence.CodeLeaseHeld}, []string{"fencegate_leases_total{call=acquire,outcome=lease-held}", "fencegate_acquire_duration_seconds{result=refused}"}},
 		"Renew":     {gateway.Observation{API: "leases", Op: "renew", Code: fence.CodeUnavailable}, []string{"fencegate_leases_total{call=renew,outcome=unavailable}", "fencegate_lease_duration_seconds{call=renew,result=failed}"}},
 		"Mark":      {gateway.Observation{API: "marks", Op: "get", Code: fence.CodeAccepted}, []string{"fencegate_marks_total{outcome=accepted}", "fencegate_mark_duration_seconds{result=accepted}"}},
@@ -206,6 +207,20 @@ func TestInFlight(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/v1/rows/t/1", nil))
 	}()
 	expect(t, m, `fencegate_requests_in_flight{api="rows"} 0`)
+}
+
+// objectsOnly serves nothing but objects.
+type objectsOnly struct{ http.Handler }
+
+func (objectsOnly) API() string { return "objects" }
+
+func TestInFlightOfOneAPI(t *testing.T) {
+	m := newMetrics()
+	h := m.InFlight(objectsOnly{http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		expect(t, m, `fencegate_requests_in_flight{api="objects"} 1`)
+	})})
+	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("PUT", "/v1/leases/a", nil)) // a bucket may have any name
+	expect(t, m, `fencegate_requests_in_flight{api="objects"} 0`)
 }
 
 func TestSwept(t *testing.T) {

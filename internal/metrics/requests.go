@@ -51,10 +51,9 @@ func newRequests() requests {
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fencegate_requests_in_flight", Help: "Requests that are being served."}, []string{"api"}),
 	}
 	for _, c := range []fence.Code{fence.CodeUnissuedToken, fence.CodeForeignToken, fence.CodeOutcomeUnknown} {
-		for _, verb := range []string{"patch", "put", "delete"} {
-			r.writes.WithLabelValues("rows", verb, outcomeOf(c))
-			if verb != "patch" {
-				r.writes.WithLabelValues("objects", verb, outcomeOf(c))
+		for store, verbs := range map[string][]string{"rows": {"patch", "put", "delete"}, "objects": {"put", "copy", "delete"}} {
+			for _, verb := range verbs {
+				r.writes.WithLabelValues(store, verb, outcomeOf(c))
 			}
 		}
 	}
@@ -96,10 +95,14 @@ func (m *Metrics) Observe(_ context.Context, o gateway.Observation) {
 	}
 }
 
-// InFlight counts the requests that next is serving.
+// InFlight counts the requests that next is serving, by their paths unless next names the one API that it serves.
 func (m *Metrics) InFlight(next http.Handler) http.Handler {
+	of := func(r *http.Request) string { return apiOfPath(r.URL.Path) }
+	if one, ok := next.(interface{ API() string }); ok {
+		of = func(*http.Request) string { return apiOf(one.API()) }
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := m.requests.inFlight.WithLabelValues(apiOfPath(r.URL.Path))
+		n := m.requests.inFlight.WithLabelValues(of(r))
 		n.Inc()
 		defer n.Dec()
 		next.ServeHTTP(w, r)

@@ -51,16 +51,18 @@ func (s *Store) changeBlob(ctx context.Context, set string, args ...any) error {
 	return err
 }
 
-// partColumns are the fields of fence.blobs b as scanParts reads them.
-const partColumns = "b.id::text, b.bucket, b.key, b.principal, b.token, b.header, b.upload, b.state_at, b.state = 'committed', coalesce(b.size, 0), coalesce(b.etag, '')"
+// partColumns are the fields of fence.blobs b as scanParts reads them. What is garbage was published once.
+const partColumns = "b.id::text, b.bucket, b.key, b.principal, b.token, b.header, b.upload, b.state_at, b.state IN ('committed', 'garbage'), coalesce(b.size, 0), coalesce(b.etag, '')"
 
-func scanParts(row pgx.CollectableRow) (u fence.PartUpload, err error) {
+func scanParts(row pgx.CollectableRow) (u fence.PartUpload, err error) { return scanUpload(row) }
+
+func scanUpload(row pgx.CollectableRow, more ...any) (u fence.PartUpload, err error) {
 	var (
 		token  int64
 		header []byte
 		at     time.Time
 	)
-	if err = row.Scan(&u.ID, &u.Object.Bucket, &u.Object.Key, &u.Principal, &token, &header, &u.Upload, &at, &u.Published, &u.Size, &u.ETag); err != nil {
+	if err = row.Scan(append([]any{&u.ID, &u.Object.Bucket, &u.Object.Key, &u.Principal, &token, &header, &u.Upload, &at, &u.Published, &u.Size, &u.ETag}, more...)...); err != nil {
 		return u, err
 	}
 	u.Token, u.BegunAt = fence.Token(token), at
@@ -68,19 +70,22 @@ func scanParts(row pgx.CollectableRow) (u fence.PartUpload, err error) {
 }
 
 // UseParts returns an intent that is stored in parts, pending or published, and begins its time anew. CodeUploadExpired when there is
-// none of this principal, bucket and key.
+// none of this principal, bucket and key; one that was given up is returned with it.
 func (s *Store) UseParts(ctx context.Context, id, principal string, name fence.ObjectName) (fence.PartUpload, error) {
 	gone := fence.Errorf(fence.CodeUploadExpired, "there is no such upload of this principal for this object")
 	if !isBlobID(id) {
 		return fence.PartUpload{}, gone
 	}
-	found, err := collect(ctx, s, scanParts, "SELECT "+partColumns+` FROM fence.blobs b WHERE b.id = $1::text::uuid AND b.principal = $2 AND b.bucket = $3 AND b.key = $4
-		AND b.upload IS NOT NULL AND b.state IN ('pending', 'committed')`, id, principal, name.Bucket, name.Key)
+	var aborted bool
+	found, err := collect(ctx, s, func(row pgx.CollectableRow) (fence.PartUpload, error) { return scanUpload(row, &aborted) }, "SELECT "+partColumns+`, b.state = 'aborted'
+		FROM fence.blobs b WHERE b.id = $1::text::uuid AND b.principal = $2 AND b.bucket = $3 AND b.key = $4 AND b.upload IS NOT NULL`, id, principal, name.Bucket, name.Key)
 	switch {
 	case err != nil:
 		return fence.PartUpload{}, err
 	case len(found) == 0:
 		return fence.PartUpload{}, gone
+	case aborted:
+		return found[0], gone
 	case found[0].Published:
 		return found[0], nil
 	}

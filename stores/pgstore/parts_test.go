@@ -65,18 +65,27 @@ func TestPartUploads(t *testing.T) {
 	if _, err := w.PutObject(ctx, objectWrite(fence.OpPut, g.First()), fence.Blob{ID: u.ID, Size: 3, ETag: "e-1"}); err != nil {
 		t.Fatal(err)
 	}
-	if used, err = w.UseParts(ctx, u.ID, "p", u.Object); err != nil || !used.Published {
-		t.Errorf("%+v, %v", used, err)
+	published := func(state string) {
+		t.Helper()
+		if used, err := w.UseParts(ctx, u.ID, "p", u.Object); err != nil || !used.Published || !strings.HasPrefix(w.blobState(u.ID), state) {
+			t.Errorf("%+v, %v", used, err)
+		}
 	}
+	published("committed")
+	w.put("a", g.First()+1, "again")
+	published("garbage")
 	if err := w.AbortBlob(ctx, all[3].ID); err != nil {
 		t.Fatal(err)
 	}
-	_, err = w.UseParts(ctx, all[3].ID, "p", all[3].Object)
+	used, err = w.UseParts(ctx, all[3].ID, "p", all[3].Object)
 	wantCode(t, err, fence.CodeUploadExpired)
+	if used.ID != all[3].ID || used.Token != g.First() {
+		t.Errorf("what was given up is known: %+v", used)
+	}
 	wantCode(t, w.KeepParts(ctx, all[3]), fence.CodeUploadExpired)
 	w.exec("UPDATE fence.blobs SET state_at = now() - interval '2 days'")
 	garbage, err := w.Collectable(ctx, 0, 10)
-	if err != nil || len(garbage) != 1 || garbage[0].Upload != all[3].Upload {
+	if err != nil || len(garbage) != 2 || garbage[0].Upload != all[3].Upload && garbage[1].Upload != all[3].Upload {
 		t.Errorf("%+v, %v", garbage, err)
 	}
 }

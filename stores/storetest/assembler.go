@@ -224,7 +224,8 @@ func testBrokenPart(t *testing.T, s PartStore) {
 			}
 		})
 	}
-	s.join(t, id, upload, s.part(t, s, id, upload, 1, "a", mebi))
+	// Not part 1: a server that keeps what came of a broken one may do so later, in place of one that was put since.
+	s.join(t, id, upload, s.part(t, s, id, upload, 2, "a", mebi))
 	s.checkBody(t, id, mebi, newBody("a", mebi))
 }
 
