@@ -29,6 +29,18 @@ const commitLooks = 8
 
 // Commit looks up what the ledger cannot know, and carries the commit out.
 func (c *Commits) Commit(ctx context.Context, commit fence.Commit) (fence.Committed, error) {
+	for i, w := range commit.Writes {
+		if w.Object == nil {
+			continue
+		}
+		if err := c.objects.checkKey(*w.Object); err != nil {
+			var e *fence.Error
+			if errors.As(err, &e) {
+				e.Write = i + 1
+			}
+			return fence.Committed{}, err
+		}
+	}
 	if err := c.adopt(ctx, commit); err != nil {
 		return fence.Committed{}, err
 	}

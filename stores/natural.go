@@ -40,6 +40,11 @@ type NaturalPage struct {
 	More bool
 }
 
+// Reserver is a blob store that keeps something of its own under keys of the bucket, which no object can have.
+type Reserver interface {
+	Reserved(key string) bool
+}
+
 // Naturals is a blob store whose buckets also hold natural objects. Keys below the store's reserved prefix are none of them: they are
 // neither found nor listed.
 type Naturals interface {

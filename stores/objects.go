@@ -58,6 +58,8 @@ type Objects struct {
 	blobs  Blobs
 	// naturals is nil where the store has no objects but its own blobs.
 	naturals Naturals
+	// reserver is nil where the store keeps nothing of its own under keys of the bucket.
+	reserver Reserver
 	cfg      ObjectsConfig
 }
 
@@ -68,7 +70,8 @@ func NewObjects(l Ledger, b Blobs, cfg ObjectsConfig) (*Objects, error) {
 		return nil, err
 	}
 	naturals, _ := b.(Naturals)
-	return &Objects{ledger: l, blobs: b, naturals: naturals, cfg: cfg}, nil
+	reserver, _ := b.(Reserver)
+	return &Objects{ledger: l, blobs: b, naturals: naturals, reserver: reserver, cfg: cfg}, nil
 }
 
 // ObjectMark reads the mark of an object whether the object exists or not.
@@ -82,7 +85,7 @@ func (o *Objects) CheckWrite(ctx context.Context, w fence.ObjectWrite) (fence.Ob
 	if w.Checked {
 		return w, nil
 	}
-	if err := o.checkBody(w); err != nil {
+	if err := cmp.Or(o.checkKey(w), o.checkBody(w)); err != nil {
 		return w, err
 	}
 	known, err := o.ledger.CheckWrite(ctx, w)
@@ -104,6 +107,14 @@ func (o *Objects) isNatural(ctx context.Context, name fence.ObjectName) (bool, e
 		return false, nil
 	}
 	return err == nil, err
+}
+
+// checkKey refuses to make an object of a key that the store keeps for itself. It may be deleted, if it was made under another prefix.
+func (o *Objects) checkKey(w fence.ObjectWrite) error {
+	if w.Op != fence.OpDelete && o.reserver != nil && o.reserver.Reserved(w.Object.Key) {
+		return fence.Errorf(fence.CodeInvalidRequest, "the bucket keeps keys that begin like this for itself").In("key")
+	}
+	return nil
 }
 
 func (o *Objects) checkBody(w fence.ObjectWrite) error {

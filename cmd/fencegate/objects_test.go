@@ -136,6 +136,15 @@ func TestExistingBucket(t *testing.T) {
 		t.Errorf("a part of it is %q", part)
 	}
 	b.want(http.StatusNotFound, "GET", b.object(".fencegate/blobs/x"), "")
+	for what, text := range map[string]string{
+		"a put":    b.want(http.StatusBadRequest, "PUT", b.object(".fencegate/x"), "x", "X-Fence-Token: 1"),
+		"a copy":   b.want(http.StatusBadRequest, "POST", b.object(".fencegate/x"), fmt.Sprintf(`{"copy":"objects/%s/a"}`, b.bucket.Bucket), "X-Fence-Token: 1"),
+		"a commit": b.want(http.StatusBadRequest, "POST", "/v1/commit", fmt.Sprintf(`{"writes":[{"op":"delete","resource":"objects/%[1]s/a","token":1},{"op":"copy","resource":"objects/%[1]s/.fencegate/x","from":"objects/%[1]s/a","token":1}]}`, b.bucket.Bucket)),
+	} {
+		if !strings.Contains(text, `"field":"key"`) || strings.Contains(what, "commit") && !strings.Contains(text, `"write":1`) {
+			t.Errorf("%s below the reserved prefix: %s", what, text)
+		}
+	}
 	if got := b.keys("?delimiter=/"); got != "d/ a* b* c*" {
 		t.Errorf("the list is %s", got)
 	}

@@ -16,7 +16,7 @@ import (
 
 // Many bodies of unknown length, all under way at once, take no more memory than there is for all of them.
 func TestHeapOfManyUploads(t *testing.T) {
-	const uploads, each, memory = 8, 24 << 20, 16 << 20
+	const uploads, each, memory = 8, 11 << 20, 16 << 20
 	var peak, sent atomic.Int64
 	measure := func() {
 		var m runtime.MemStats

@@ -124,13 +124,14 @@ func (s *Store) checkNatural(bucket, key string) error {
 	if err := checkBucket(bucket); err != nil {
 		return err
 	}
-	if key == "" || s.reserved(key) {
+	if key == "" || s.Reserved(key) {
 		return errNoNatural(bucket, nil)
 	}
 	return nil
 }
 
-func (s *Store) reserved(key string) bool { return strings.HasPrefix(key, s.cfg.Prefix) }
+// Reserved implements stores.Reserver.
+func (s *Store) Reserved(key string) bool { return strings.HasPrefix(key, s.cfg.Prefix) }
 
 // folds tells of a key that a server which keeps objects as files may take for another: a//b, a/./b and x/../a/b for a/b. That other
 // may even lie below the reserved prefix.

@@ -29,7 +29,7 @@ func (s *Store) ListNatural(ctx context.Context, q stores.NaturalQuery) (stores.
 	if q.Limit < 1 || q.Limit > maxKeys {
 		return stores.NaturalPage{}, fence.Errorf(fence.CodeInvalidRequest, "a page has 1 to %d entries, not %d", maxKeys, q.Limit).In("limit")
 	}
-	if s.reserved(q.Prefix) {
+	if s.Reserved(q.Prefix) {
 		return stores.NaturalPage{}, nil
 	}
 	api, err := s.client(ctx)
@@ -111,7 +111,7 @@ func (w *walk) run(ctx context.Context) error {
 // take adds an item of S3's list, unless it is one that is not to be seen, or that the list was to begin behind.
 func (w *walk) take(ctx context.Context, i listItem, after string) error {
 	switch {
-	case i.Key <= after || w.groupOf(after) == after && after != "" && strings.HasPrefix(i.Key, after), w.store.reserved(i.Key):
+	case i.Key <= after || w.groupOf(after) == after && after != "" && strings.HasPrefix(i.Key, after), w.store.Reserved(i.Key):
 		return nil
 	case i.group && strings.HasPrefix(w.store.cfg.Prefix, i.Key):
 		// There may be nothing in the group but the reserved keys.
@@ -146,7 +146,7 @@ func (w *walk) groupOf(key string) string {
 // reserved prefix.
 func (w *walk) behind(after string) string {
 	switch g := w.groupOf(after); {
-	case w.store.reserved(after):
+	case w.store.Reserved(after):
 		return max(after, last(w.store.cfg.Prefix))
 	case g != "" && strings.HasSuffix(after, w.q.Delimiter):
 		return last(after)
