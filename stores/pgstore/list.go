@@ -1,7 +1,9 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -17,18 +19,14 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]*f
 	if limit < 1 {
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "at least one grant is asked for").In("limit")
 	}
-	var end *string
-	if e := prefixEnd(prefix); e != "" {
-		end = &e
-	}
 	var found []*fence.Grant
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.ReadTimeout)
 	defer cancel()
 	err := s.withConn(ctx, func(conn *pgxpool.Conn) error {
 		batch := &pgx.Batch{}
 		batch.Queue("SELECT "+grantColumns+` FROM fence.grants g
-			WHERE g.ended_at IS NULL AND g.lease >= $1 AND g.lease > $2 AND ($3::text IS NULL OR g.lease < $3::text)
-			ORDER BY g.lease LIMIT $4`, prefix, after, end, limit)
+			WHERE g.ended_at IS NULL AND g.lease >= $1 AND g.lease > $2 AND g.lease < $3
+			ORDER BY g.lease LIMIT $4`, prefix, after, endOf(prefix, fence.MaxLeaseName), limit)
 		return s.sendOn(ctx, conn, batch, func(results pgx.BatchResults) error {
 			rows, err := results.Query()
 			if err != nil {
@@ -45,6 +43,12 @@ func (s *Store) List(ctx context.Context, prefix, after string, limit int) ([]*f
 		})
 	})
 	return found, classifyRead(err)
+}
+
+// endOf returns a text that is behind all of at most longest bytes that begin with prefix, and before all that are behind those. An end that
+// could be null would not bound the index in a plan for any prefix.
+func endOf(prefix string, longest int) string {
+	return cmp.Or(prefixEnd(prefix), strings.Repeat(string(utf8.MaxRune), longest/utf8.UTFMax+1))
 }
 
 // prefixEnd returns the first text, in the order of bytes, behind all that begin with prefix; empty when there is none.

@@ -1,10 +1,8 @@
 package pgstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -64,11 +62,9 @@ func (s *Store) KnownKeys(ctx context.Context, bucket string, keys []string) ([]
 
 // AnyDeleted tells whether the ledger knows a deleted object below a prefix.
 func (s *Store) AnyDeleted(ctx context.Context, bucket, prefix string) (bool, error) {
-	// No key is behind that of one character more than fits. An end that could be null would not bound the index in a plan for any end.
-	end := cmp.Or(prefixEnd(prefix), strings.Repeat("\U0010FFFF", fence.MaxObjectKey/4+1))
 	var found bool
 	err := s.read(ctx, "SELECT EXISTS (SELECT FROM fence.objects o WHERE o.bucket = $1 AND o.deleted AND o.key >= $2 AND o.key < $3)",
-		[]any{bucket, prefix, end}, &found)
+		[]any{bucket, prefix, endOf(prefix, fence.MaxObjectKey)}, &found)
 	return found, err
 }
 

@@ -22,7 +22,7 @@ const sqlObjectRow = "SELECT " + objectColumns + " FROM (SELECT 1) one" + object
 const optionColumns = `coalesce((extract(epoch FROM (p.o ->> 'keep')::interval) * 1000)::bigint, 0), coalesce((p.o ->> 'redirect')::boolean, false),
 	coalesce((p.o ->> 'existing')::boolean, true), coalesce(p.o ->> 'deletes' = 'lease', false)`
 
-// object reads an object's state and pointer in one statement.
+// object reads an object's state and pointer in one statement. OFFSET 0 keeps PostgreSQL from asking for the options once for each of them.
 func (s *Store) object(ctx context.Context, name fence.ObjectName, by fence.Access) (verdict, fence.Object, error) {
 	var (
 		v       verdict
@@ -30,7 +30,7 @@ func (s *Store) object(ctx context.Context, name fence.ObjectName, by fence.Acce
 		options optionsRow
 	)
 	err := s.read(ctx, "SELECT "+verdictColumns+", "+objectColumns+", "+optionColumns+`
-		FROM fence.object_state($1, $2, $3, $4) v CROSS JOIN (SELECT fence.bucket_options($1, $2) AS o) p`+objectTables,
+		FROM fence.object_state($1, $2, $3, $4) v CROSS JOIN (SELECT fence.bucket_options($1, $2) AS o OFFSET 0) p`+objectTables,
 		[]any{name.Bucket, name.Key, tokenArg(by.Token), by.Principal}, append(append(v.dest(), r.dest()...), options.dest()...)...)
 	if err != nil {
 		return v, fence.Object{}, err
