@@ -33,10 +33,13 @@ release: ## Build dist/: archives for linux and darwin, amd64 and arm64, and the
 demo: deps build ## Watch a paused worker wake up and be refused; needs nothing that runs already
 	bin/fencegate demo $(ARGS)
 
-# The longest packages first, so that none of them is left to run alone. Vet is a part of make lint.
+# The longest packages first, so that none of them is left to run alone. Vet is a part of make lint. A compiler that collects
+# less often is faster by a sixth, which the tests' own memory must not see: so all is compiled before, and go test says what
+# does not.
 test: deps testdeps tools ## Run all tests with the race detector, against real servers
 	cd internal/composetest && go test -vet=off -timeout 5m ./...
 	cd internal/openapitest && go test -vet=off -count 1 -timeout 5m ./...
+	@GOGC=400 go list -race -export -test -f '{{""}}' ./... 2>/dev/null || true
 	FENCEGATE_TEST_S3_CLIENTS=1 go test -race -vet=off -timeout 15m ./e2e ./stores/pgstore ./...
 
 SEED     ?= 0
@@ -66,6 +69,8 @@ fuzz: export SCRIPT = $(value run_fuzz)
 fuzz: ## Fuzz each parser for 10 s (FUZZTIME=1m FUZZ=./gateway)
 	@FUZZTIME=$(FUZZTIME) FUZZ="$(FUZZ)" bash -euo pipefail -c "$$SCRIPT"
 
+# A linter that collects less often takes three quarters of the time, and 1.2 GB.
+lint: export GOGC = 400
 lint: tools ## Check formatting, vet, staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (make fmt): $$unformatted"; exit 1; fi
 	go vet ./...

@@ -13,6 +13,7 @@ import (
 var (
 	faultsSeed     = flag.Uint64("faults.seed", 0, "seed of the schedule of faults; 0 takes one from the clock")
 	faultsDuration = flag.Duration("faults.duration", 60*time.Second, "how long faults are done")
+	faultsCrashing = flag.Duration("faults.crashing", 0, "how long TestPostgresCrash runs; 0 is until enough was tried")
 	faultsKeep     = flag.Bool("faults.keep", false, "keep the history of a run that passed, too")
 	faultsRecheck  = flag.String("faults.recheck", "", "check the run that was kept in this folder once more, and run nothing")
 )
@@ -63,11 +64,17 @@ func leastOf(d time.Duration) map[string]int {
 func TestPostgresCrash(t *testing.T) {
 	t.Parallel()
 	const crashes = 2
-	f := runFaults(t, faultsConfig{
+	// A quiet machine does much more than the test asks for, a slow one hardly that.
+	c := faultsConfig{
 		seed: seedOfRun(), duration: 40 * time.Second, durable: true,
+		enough: map[string]int{"fault " + postgresKilled: 2 * crashes, "accepted": 100, "unknown": 30},
 		faults: map[string]faultKind{postgresKilled: {weight: 1}}, faultGap: 1200 * time.Millisecond,
 		after: voidTokensStayVoid,
-	})
+	}
+	if *faultsCrashing > 0 {
+		c.duration, c.enough = *faultsCrashing, nil
+	}
+	f := runFaults(t, c)
 	f.report(t)
 	for _, missing := range f.stats.Below(map[string]int{"fault " + postgresKilled: crashes, "accepted": 50, "unknown": 5}) {
 		t.Errorf("seed %d: too little was tried: %s", f.config.seed, missing)

@@ -30,6 +30,9 @@ type faultsConfig struct {
 	duration time.Duration
 	// binary is the program under test. Defaults to the one that TestMain built.
 	binary string
+	// enough ends the run before its duration is over, once so much was tried, by the names of history.Stats. Defaults to
+	// nothing, which is never enough.
+	enough map[string]int
 	// afterMigrate is SQL to run once the ledger is there, before the first gateway.
 	afterMigrate string
 	// flags and env are added to those of the gateways.

@@ -63,12 +63,43 @@ func runFaults(t testing.TB, c faultsConfig) *faultsResult {
 		actors.Go(func() { r.giveUpBlobs(acting) })
 	}
 	began := time.Now()
-	r.disturb(ctx, plan)
-	wait(ctx, time.Until(began.Add(c.duration))-healthy)
+	disturbed, calm := context.WithCancel(ctx)
+	defer calm()
+	if len(c.enough) > 0 {
+		actors.Go(func() { r.calmAfter(acting, c.enough, calm) })
+	}
+	r.disturb(disturbed, plan)
+	wait(disturbed, time.Until(began.Add(c.duration))-healthy)
 	still()
 	actors.Wait()
 	wait(ctx, healthy)
 	return r.conclude(plan, wall)
+}
+
+// calmAfter calls calm once enough was tried.
+func (r *faultsRig) calmAfter(ctx context.Context, enough map[string]int, calm func()) {
+	for wait(ctx, time.Second); ctx.Err() == nil; wait(ctx, time.Second) {
+		run, err := r.toldRun()
+		if err != nil {
+			r.problem("what was told so far: %v", err)
+			return
+		}
+		if run.Faults, _ = r.seen(); len(run.Stats().Below(enough)) == 0 {
+			calm()
+			return
+		}
+	}
+}
+
+// toldRun has the operations that the clients told of.
+func (r *faultsRig) toldRun() (run *history.Run, err error) {
+	var lines []history.Line
+	for _, c := range r.clients {
+		lines = append(lines, c.told()...)
+	}
+	run = &history.Run{Start: r.start}
+	run.Ops, err = history.Join(lines)
+	return run, err
 }
 
 // conclude ends clients and gateways, reads what is left, and checks.
@@ -85,19 +116,13 @@ func (r *faultsRig) conclude(plan []planned, wall int64) *faultsResult {
 		ending.Go(func() { r.must("end", g.stop()) })
 	}
 	ending.Wait()
-	run := &history.Run{Start: r.start}
-	var lines []history.Line
-	for _, c := range r.clients {
-		lines = append(lines, c.told()...)
-	}
-	ops, err := history.Join(lines)
+	run, err := r.toldRun()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if drift := wallClock() - wall; drift < -int64(20*time.Millisecond) || drift > int64(20*time.Millisecond) {
 		r.problem("the wall clock jumped by %v: the order of grants cannot be told", time.Duration(drift))
 	}
-	run.Ops = ops
 	run.Audit = readAudit(t, r.database(), r.bucket.Bucket, wall)
 	plain := r.plainGateway()
 	run.Finals = r.finals(plain.url)

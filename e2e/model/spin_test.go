@@ -5,7 +5,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,11 +40,10 @@ func explore(t *testing.T, c search, flags ...string) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	dir := t.TempDir()
-	model, err := filepath.Abs(c.model)
-	if err != nil {
+	if err := os.CopyFS(dir, files); err != nil {
 		t.Fatal(err)
 	}
-	generated := call(t, ctx, dir, "spin", append(append([]string{"-a"}, flags...), model)...)
+	generated := call(t, ctx, dir, "spin", append(append([]string{"-a"}, flags...), c.model)...)
 	if strings.Contains(generated, "Error") {
 		t.Fatalf("spin -a %s: %s", strings.Join(flags, " "), generated)
 	}

@@ -144,7 +144,6 @@ func drains(t *testing.T, s types.ServiceConfig) time.Duration {
 
 // Compose passes a misspelt variable on, and the program never asks for it.
 func TestVariablesAreFlags(t *testing.T) {
-	program := fencegate(t)
 	for name, s := range load(t).Services {
 		if s.Build == nil {
 			continue
