@@ -32,7 +32,7 @@ func (w *faultsWorker) commit(h *hold) {
 		if w.rand.IntN(2) == 0 {
 			kind, op = history.Put, "put"
 		}
-		ops = append(ops, pending{id, history.Call{Kind: kind, Lease: leaseOf(h.lease), Resource: rowOf(h.lease), Token: token, Value: id, Class: "commit"}})
+		ops = append(ops, pending{id, history.Call{Kind: kind, Lease: leaseOf(h.lease), Resource: rowOf(h.lease), Token: token, Value: id, Class: history.ClassCommit}})
 		writes = append(writes, map[string]any{"op": op, "resource": rowOf(h.lease), "token": token, "body": jobRow{Token: token, Nonce: id}})
 	}
 	body := jsonBody(map[string]any{"writes": writes})

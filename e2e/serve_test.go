@@ -113,6 +113,8 @@ func TestServeShowsItsConfiguration(t *testing.T) {
 		"FENCEGATE_BLOB_DIR=", "FENCEGATE_ADMIN_LISTEN=127.0.0.1:0",
 	}, "--s3-endpoint=http://127.0.0.1:1")
 	p.waitReady()
+	// What it says on one stream may be there before what it said on another.
+	within(t, patience, "the log is there", func() bool { return strings.Contains(p.stderr.String(), `"msg":"ready"`) })
 	log := p.stderr.String()
 	for _, want := range []string{`"msg":"configuration"`, `"lock-timeout":"4s"`, `"s3-secret-key":"xxxxx"`, `"s3-endpoint":"http://127.0.0.1:1"`, `"admin-listen":"127.0.0.1:0"`} {
 		if !strings.Contains(log, want) {
@@ -127,7 +129,8 @@ func TestServeShowsItsConfiguration(t *testing.T) {
 // Redis that is away, or another one than was thought, is told at the start, and keeps nobody from writing.
 func TestServeWithoutRedis(t *testing.T) {
 	p := startServe(t, servers{database: testenv.Database(t), redis: "redis://:hunter2@127.0.0.1:1"})
-	if log := p.stderr.String(); !strings.Contains(log, "Redis does not answer") || strings.Contains(log, "hunter2") {
+	within(t, patience, "the log tells that Redis does not answer", func() bool { return strings.Contains(p.stderr.String(), "Redis does not answer") })
+	if log := p.stderr.String(); strings.Contains(log, "hunter2") {
 		t.Errorf("the log says:\n%s", log)
 	}
 }

@@ -69,6 +69,14 @@ func TestCheckers(t *testing.T) {
 			s.done(row, 1000, "v1")
 			s.again(op, &Reply{Status: 201, Created: true, Replayed: true})
 		}, false, ""},
+		{"CommitReplayedForItsOtherResource", func(s *scene) {
+			s.grant("a", 1000)
+			op := s.op(Call{Kind: Put, Resource: row, Token: 1000, Value: "v1", Class: ClassCommit}, lost())
+			s.done(row, 1000, "v1")
+			s.grant("a", 2000)
+			s.put(row, 2000, "v2")
+			s.again(op, &Reply{Status: 200, Mark: 2000, Replayed: true})
+		}, false, ""},
 		{"Deleted", func(s *scene) {
 			s.grant("a", 1000)
 			s.put(row, 1000, "v1")
@@ -172,6 +180,12 @@ func TestCheckers(t *testing.T) {
 			s.put(row, 1000, "v1")
 			s.write(row, 1000, "v2", &Reply{Status: 200, Mark: 1000, Replayed: true})
 		}, true, "I7"},
+		{"CommitReplayedAsOlderThanItIs", func(s *scene) {
+			s.grant("a", 1000)
+			op := s.op(Call{Kind: Put, Resource: row, Token: 1000, Value: "v1", Class: ClassCommit}, lost())
+			s.done(row, 1000, "v1")
+			s.again(op, &Reply{Status: 200, Mark: 1000, Replayed: true})
+		}, true, ""},
 		{"ReplayOfNothing", func(s *scene) {
 			s.grant("a", 1000)
 			s.write(row, 1000, "v1", &Reply{Status: 201, Created: true, Replayed: true})

@@ -55,9 +55,13 @@ type Call struct {
 	// that the audit tells whose grant or end it is.
 	Holder string `json:"holder,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Class says why a client sent it, for the summary: its own token, an old one, a forged one.
+	// Class says why a client sent it, for the summary: its own token, an old one, a forged one. ClassCommit says how, too.
 	Class string `json:"class,omitempty"`
 }
+
+// ClassCommit is the class of a write of a commit, which is replayed as long as one of its resources has its mark: what the answer says of the
+// others is how they stand by then.
+const ClassCommit = "commit"
 
 // Reply is what a client learned from one attempt.
 type Reply struct {

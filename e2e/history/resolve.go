@@ -206,7 +206,8 @@ func (b *book) write(op *Op) []timed {
 	t := timed{s, op.Called(), op.Returned(), 0}
 	switch {
 	case op.Accepted():
-		s.created, s.anyAge = op.Last().Created, op.Kind != Put
+		r := op.Last()
+		s.created, s.anyAge = r.Created, op.Kind != Put || op.Class == ClassCommit && r.Replayed && r.Mark > op.Token
 	case op.Clean():
 		s.code = op.Refused()
 	default:
