@@ -134,95 +134,8 @@ func (s *Store) abort(ctx context.Context, api *s3.Client, bucket, key string, u
 	_, _ = api.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &bucket, Key: &key, UploadId: upload})
 }
 
-type sentPart struct {
-	part types.CompletedPart
-	err  error
-}
-
-// sendParts sends buffered part after part, of which first is the first. With memory for a second buffer, one part is sent while the next
-// is read.
-func (p *put) sendParts(ctx context.Context, upload *string, sum types.ChecksumAlgorithm, first []byte) (parts []types.CompletedPart, err error) {
-	send := p.sendPart
-	if sum == types.ChecksumAlgorithmSha256 {
-		send = p.sendPartSHA
-	}
-	size := p.bufferSize(1)
-	buf, spare := first, p.second(size)
-	// At most one part is in flight, and it is waited for before its buffer is used again or this returns.
-	ctx, cancel := context.WithCancel(ctx)
-	sent, inFlight := make(chan sentPart), false
-	wait := func() error {
-		if !inFlight {
-			return nil
-		}
-		inFlight = false
-		done := <-sent
-		parts = append(parts, done.part)
-		return done.err
-	}
-	defer func() {
-		cancel()
-		_ = wait() // there is an error already if a part is still in flight
-	}()
-	for n, filled := int32(1), buf; len(filled) > 0; n++ {
-		if n > maxParts {
-			return nil, p.errTooLarge()
-		}
-		if err := wait(); err != nil {
-			return nil, err
-		}
-		inFlight = true
-		go func(part []byte) { sent <- send(ctx, upload, n, part) }(filled)
-		if p.body.Ended() {
-			break
-		}
-		next := p.bufferSize(int(n) + 1)
-		if spare == nil || next > size {
-			if err := wait(); err != nil {
-				return nil, err
-			}
-		}
-		if next > size {
-			size = next
-			if buf, spare, err = p.regrow(ctx, size); err != nil {
-				return nil, err
-			}
-		}
-		if spare != nil {
-			buf, spare = spare, buf
-		}
-		read, err := p.fill(buf)
-		if err != nil {
-			return nil, err
-		}
-		filled = buf[:read]
-	}
-	if err := wait(); err != nil {
-		return nil, err
-	}
-	return parts, nil
-}
-
-// second returns another buffer if there is memory for it.
-func (p *put) second(size int64) []byte {
-	if !p.memory.tryAcquire(size) {
-		return nil
-	}
-	p.reserved += size
-	return make([]byte, size)
-}
-
-// regrow returns longer buffers. It gives back the memory of the shorter ones first, for it may have to wait, and whoever waits holds none.
-func (p *put) regrow(ctx context.Context, size int64) (buf, spare []byte, err error) {
-	p.release()
-	if err := p.reserve(ctx, size); err != nil {
-		return nil, nil, err
-	}
-	return make([]byte, size), p.second(size), nil
-}
-
 // sendPart sends a part with a CRC, which the server compares and confirms.
-func (p *put) sendPart(ctx context.Context, upload *string, n int32, part []byte) sentPart {
+func (p *put) sendPart(ctx context.Context, upload *string, n int32, part []byte) (types.CompletedPart, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
 	defer cancel()
 	sum := aws.String(crcText(crc64nvme.Checksum(part)))
@@ -231,20 +144,18 @@ func (p *put) sendPart(ctx context.Context, upload *string, n int32, part []byte
 		Body: bytes.NewReader(part), ContentLength: aws.Int64(int64(len(part))), ChecksumCRC64NVME: sum,
 	}, unsigned)
 	if err != nil {
-		return sentPart{err: failure(err, "store", p.bucket, p.id)}
+		return types.CompletedPart{}, failure(err, "store", p.bucket, p.id)
 	}
 	if out.ChecksumCRC64NVME == nil {
 		p.onlySHA.Store(true)
-		return sentPart{err: fence.Errorf(fence.CodeStoreUnavailable, "the S3 does not confirm the checksum of a part; the next one carries another")}
+		return types.CompletedPart{}, fence.Errorf(fence.CodeStoreUnavailable, "the S3 does not confirm the checksum of a part; the next one carries another")
 	}
-	if err := compare("CRC64NVME", *out.ChecksumCRC64NVME, *sum); err != nil {
-		return sentPart{err: err}
-	}
-	return sentPart{part: types.CompletedPart{PartNumber: aws.Int32(n), ETag: out.ETag, ChecksumCRC64NVME: sum}}
+	done := types.CompletedPart{PartNumber: aws.Int32(n), ETag: out.ETag, ChecksumCRC64NVME: sum}
+	return done, compare("CRC64NVME", *out.ChecksumCRC64NVME, *sum)
 }
 
 // sendPartSHA sends a part with a SHA-256, which the server compares: it is in the signature, too.
-func (p *put) sendPartSHA(ctx context.Context, upload *string, n int32, part []byte) sentPart {
+func (p *put) sendPartSHA(ctx context.Context, upload *string, n int32, part []byte) (types.CompletedPart, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.CallTimeout)
 	defer cancel()
 	sum := sha256.Sum256(part)
@@ -258,9 +169,9 @@ func (p *put) sendPartSHA(ctx context.Context, upload *string, n int32, part []b
 		ChecksumSHA256: checksum(sum),
 	}, signed(sum))
 	if err != nil {
-		return sentPart{err: failure(err, "store", p.bucket, p.id)}
+		return types.CompletedPart{}, failure(err, "store", p.bucket, p.id)
 	}
-	return sentPart{part: types.CompletedPart{PartNumber: aws.Int32(n), ETag: out.ETag, ChecksumSHA256: checksum(sum)}}
+	return types.CompletedPart{PartNumber: aws.Int32(n), ETag: out.ETag, ChecksumSHA256: checksum(sum)}, nil
 }
 
 // checkSize compares the length of what is there with that of what was read.
