@@ -135,7 +135,7 @@ func errComplete() *fence.Error {
 
 // lost tells of an upload that is pending in the ledger, and gone from the store, as of one that was given up.
 func lost(err error) error {
-	if errors.Is(err, ErrMissing) {
+	if errors.Is(err, ErrMissing) && fence.CodeOf(err) != fence.CodeStoreUnavailable {
 		return fence.Wrap(fence.CodeUploadExpired, err, "the store has the parts of this upload no more")
 	}
 	return err
@@ -175,6 +175,18 @@ func (o *Objects) JoinParts(ctx context.Context, u fence.PartUpload, w fence.Obj
 		return fence.Object{}, err
 	}
 	parts, blob, err := o.check(ctx, a, u, named)
+	if errors.Is(err, ErrMissing) {
+		// Another request may have joined or published them since this one has looked.
+		again, useErr := o.ledger.UseParts(ctx, u.ID, u.Principal, u.Object)
+		switch {
+		case useErr != nil:
+		case again.Published:
+			return o.joined(ctx, again, w)
+		case again.ETag != "" && u.ETag == "":
+			u = again
+			parts, blob, err = o.check(ctx, a, u, named)
+		}
+	}
 	if err != nil {
 		return fence.Object{}, lost(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -48,6 +49,7 @@ type assembler struct {
 	parts   map[int][]byte
 	dropped int
 	gone    bool // they were joined, and are parts no more
+	unseen  bool // what was joined is not found
 }
 
 func partOf(number int, body []byte) fence.ObjectPart {
@@ -87,6 +89,9 @@ func (a *assembler) JoinParts(_ context.Context, _, id, _ string, parts []fence.
 	for _, p := range parts {
 		b.Write(a.parts[p.Number])
 		size += p.Size
+	}
+	if a.unseen {
+		return fence.Wrap(fence.CodeStoreUnavailable, stores.ErrMissing, "check what is stored")
 	}
 	if a.bodies[id] == nil {
 		a.bodies[id] = b.Bytes()
@@ -224,4 +229,63 @@ func TestParts(t *testing.T) {
 	if obj, err := join(use(again), list...); err != nil || obj.Size != 7 || content(t, o) != "onefour" {
 		t.Errorf("%+v, %v", obj, err)
 	}
+}
+
+// A completion is repeated while the first is under way, or before it has flipped: it finds the parts gone.
+func TestPartsAreJoinedTwiceAtOnce(t *testing.T) {
+	l, a := partLedger{newLedger(), map[string]fence.PartUpload{}}, &assembler{memory: newMemory(), parts: map[int][]byte{}}
+	o, err := stores.NewObjects(l, a, stores.ObjectsConfig{MaxSize: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, w := t.Context(), fence.ObjectWrite{Access: fence.Access{Principal: "worker"}}
+	begin := func(token fence.Token) (fence.PartUpload, []fence.ObjectPart) {
+		a.parts, a.gone = map[int][]byte{}, false
+		u, err := o.BeginParts(ctx, fence.ObjectWrite{Object: report, Access: fence.Access{Principal: "worker", Token: token}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := o.PutPart(ctx, u, 1, strings.NewReader("0123456789"), 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u, []fence.ObjectPart{p}
+	}
+	u, parts := begin(1000)
+	if _, err := o.JoinParts(ctx, u, w, parts); err != nil {
+		t.Fatal(err)
+	}
+	a.gone = true
+	if obj, err := o.JoinParts(ctx, u, w, parts); err != nil || !obj.Replayed {
+		t.Errorf("after the flip: %+v, %v", obj, err)
+	}
+
+	u, parts = begin(1001)
+	if err := l.JoiningParts(ctx, fence.Blob{ID: u.ID, Size: 10, ETag: joinedTagOf(parts)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.JoinParts(ctx, report.Bucket, u.ID, u.Upload, parts); err != nil {
+		t.Fatal(err)
+	}
+	a.gone = true
+	if obj, err := o.JoinParts(ctx, u, w, parts); err != nil || obj.Blob != u.ID {
+		t.Errorf("before the flip: %+v, %v", obj, err)
+	}
+
+	// Nothing is gone for good when the store has not what it has just joined.
+	u, parts = begin(1002)
+	a.unseen = true
+	if _, err := o.JoinParts(ctx, u, w, parts); fence.CodeOf(err) != fence.CodeStoreUnavailable {
+		t.Errorf("not there yet: %v", err)
+	}
+}
+
+func joinedTagOf(parts []fence.ObjectPart) string {
+	var sums []byte
+	for _, p := range parts {
+		sum, _ := hex.DecodeString(p.ETag)
+		sums = append(sums, sum...)
+	}
+	all := md5.Sum(sums)
+	return hex.EncodeToString(all[:]) + "-" + strconv.Itoa(len(parts))
 }

@@ -17,10 +17,10 @@ func (c *Client) CopyObject(ctx context.Context, from, to fence.ObjectName, toke
 }
 
 // RestoreObject writes a former state of an object, which is kept, again. The version is the token that it was published under, as
-// ObjectVersions tells it, 0 for one that was imported.
+// ObjectVersions tells it.
 func (c *Client) RestoreObject(ctx context.Context, name fence.ObjectName, version, token fence.Token) (fence.Object, error) {
 	if version == 0 {
-		version = fence.ImportedVersion
+		return fence.Object{}, fence.Errorf(fence.CodeInvalidRequest, "what was imported is version %d here: 0 is the present one", fence.ImportedVersion).In("version")
 	}
 	return c.WriteObject(ctx, fence.ObjectWrite{
 		Op: fence.OpCopy, Object: name, Access: fence.Access{Token: token}, From: fence.ObjectSource{Object: name, Version: version}, KeepHeader: true,

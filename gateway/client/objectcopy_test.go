@@ -74,6 +74,10 @@ func TestCopiesAndVersions(t *testing.T) {
 	}
 	_, err = r.RestoreObject(ctx, name, 77, h.First()+3)
 	wantCode(t, err, fence.CodeNotFound)
+	_, err = r.RestoreObject(ctx, name, fence.ImportedVersion, h.First()+3)
+	wantCode(t, err, fence.CodeNotFound)
+	_, err = r.RestoreObject(ctx, name, 0, h.First()+3)
+	wantCode(t, err, fence.CodeInvalidRequest)
 
 	done, err := r.Commit(ctx, fence.Commit{Writes: []fence.CommitWrite{{Object: &fence.ObjectWrite{
 		Op: fence.OpCopy, Object: other, Access: fence.Access{Token: copied.First() + 3}, From: fence.ObjectSource{Object: name, Version: h.First() + 1}, KeepHeader: true,

@@ -107,7 +107,7 @@ func merge(objects []entry, groups []string) []fence.ObjectEntry {
 }
 
 // ObjectVersions lists the states of an object that can be read or restored, newest first: the present one, and former ones for as long as
-// the bucket keeps them. Before and limit choose a page: those older than a version (0: from the newest), and at most so many (0: the
+// the bucket keeps them; what was imported is fence.ImportedVersion. Before and limit choose a page: those older than a version (0: from the newest), and at most so many (0: the
 // gateway's own).
 func (c *Client) ObjectVersions(ctx context.Context, name fence.ObjectName, before fence.Token, limit int) (list []fence.ObjectVersion, more bool, err error) {
 	v := url.Values{}
@@ -134,6 +134,9 @@ func (c *Client) ObjectVersions(ctx context.Context, name fence.ObjectName, befo
 		}
 		more = told.Next != 0
 		for _, t := range told.Versions {
+			if t.Token == 0 {
+				t.Token = fence.ImportedVersion
+			}
 			list = append(list, fence.ObjectVersion{
 				Version: t.Token, Deleted: t.Deleted, Size: t.Size, SHA256: t.SHA256, Header: fence.ObjectHeader{ContentType: t.ContentType},
 				ModifiedAt: t.ModifiedAt, SupersededAt: t.SupersededAt, KeepUntil: t.KeepUntil,

@@ -106,7 +106,9 @@ func (in *intents) fill(o owner, s *stock, n int) {
 		defer in.mu.Unlock()
 		s.filling = false
 		if err != nil {
-			return // whoever needs one records it, and is told why he cannot
+			// Whoever needs one records it, and is told why he cannot. Another try comes after as many uploads as the first.
+			s.inARow, s.size = 0, leastSpares
+			return
 		}
 		for _, id := range ids {
 			s.spares = append(s.spares, spare{id, made})

@@ -15,6 +15,7 @@ import (
 type shelf struct {
 	mu        sync.Mutex
 	made      int
+	tries     int
 	recorded  []int // how many at once
 	discarded []string
 	err       error
@@ -23,7 +24,7 @@ type shelf struct {
 func (s *shelf) record(_ context.Context, o owner, n int) (ids []string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
+	if s.tries++; s.err != nil {
 		return nil, s.err
 	}
 	s.recorded = append(s.recorded, n)
@@ -120,15 +121,20 @@ func TestIntentsInStock(t *testing.T) {
 	})
 	each("LedgerThatFails", func(t *testing.T, in *intents, s *shelf) {
 		s.err = errors.New("down")
-		for range 3 * warm {
+		for range 10 * warm {
 			if id := upload(in, o); id != "" {
 				t.Fatal(id)
 			}
 		}
+		if s.tries > 12 {
+			t.Errorf("%d tries for %d uploads", s.tries, 10*warm)
+		}
 		s.mu.Lock()
 		s.err = nil
 		s.mu.Unlock()
-		upload(in, o)
+		for range warm {
+			upload(in, o)
+		}
 		if upload(in, o) == "" {
 			t.Error("no stock once it is back")
 		}

@@ -53,6 +53,21 @@ func TestIntentsInAdvance(t *testing.T) {
 	_, err = store.PutObject(t.Context(), objectWrite(fence.OpPut, g.First()), lost)
 	wantCode(t, err, fence.CodeUploadExpired)
 
+	// Neither is one whose like was found to be lost.
+	for range 20 {
+		begin("p")
+	}
+	lost.ID = begin("p")
+	w.exec("DELETE FROM fence.blobs WHERE state_at = (SELECT state_at FROM fence.blobs WHERE id = '" + lost.ID + "')")
+	wantCode(t, store.KeepBlob(t.Context(), lost, fence.ObjectHeader{}), fence.CodeUploadExpired)
+	if err := store.KeepBlob(t.Context(), fence.Blob{ID: begin("p"), Size: 1}, fence.ObjectHeader{}); err != nil {
+		t.Errorf("after one was lost: %v", err)
+	}
+
+	w.exec("DELETE FROM fence.blobs")
+	for range 600 {
+		begin("q")
+	}
 	store.Close()
 	if got := w.text("SELECT count(*)::text FROM fence.blobs"); got != "600" {
 		t.Errorf("%s intents are left of 600 that were given out", got)

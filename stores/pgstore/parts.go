@@ -46,6 +46,7 @@ func (s *Store) changeBlob(ctx context.Context, set string, args ...any) error {
 	case fence.CodeOf(err) == fence.CodeOutcomeUnknown:
 		return fence.Wrap(fence.CodeUnavailable, err, "PostgreSQL does not answer") // nothing is published by it
 	case err == nil && !kept:
+		s.intents.forget() // as in PutObject
 		return fence.Errorf(fence.CodeUploadExpired, "the upload took too long and was given up")
 	}
 	return err

@@ -73,14 +73,19 @@ func (b *buffered) start(part []byte) {
 	b.parts = append(b.parts, sent)
 	n, ctx := int32(len(b.parts)), b.over
 	b.flight.Go(func() (err error) {
-		*sent, err = b.send(ctx, b.upload, n, part)
-		b.free <- part[:cap(part)]
+		if *sent, err = b.send(ctx, b.upload, n, part); err == nil {
+			b.free <- part[:cap(part)]
+		}
 		return err
 	})
 }
 
-// next returns a buffer for the next part: one that is free, another if there is memory for it, or else the first that becomes free.
+// next returns a buffer for the next part: one that is free, another if there is memory for it, or else the first that becomes free. After a
+// part that failed there is none: nothing more is read.
 func (b *buffered) next(ctx context.Context) ([]byte, error) {
+	if b.over.Err() != nil {
+		return nil, cmp.Or(b.flight.Wait(), context.Cause(b.over))
+	}
 	if size := b.bufferSize(len(b.parts) + 1); size > b.size {
 		return b.regrow(ctx, size)
 	}

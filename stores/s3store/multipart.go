@@ -83,10 +83,11 @@ func (p *put) beginBuffered(ctx context.Context) (upload *string, sum types.Chec
 		case !refused(err):
 			return nil, "", err
 		}
-		p.onlySHA.Store(true)
 	}
 	sum = types.ChecksumAlgorithmSha256
-	upload, _, err = p.begin(ctx, p.api, p.bucket, p.id, sum)
+	if upload, _, err = p.begin(ctx, p.api, p.bucket, p.id, sum); err == nil {
+		p.onlySHA.Store(true)
+	}
 	return upload, sum, err
 }
 

@@ -35,8 +35,8 @@ type Store struct {
 	sizes  sizes
 	// buffers is set once a server's ETags turn out to say nothing of the bytes: then bodies carry their checksums, and are buffered.
 	buffers atomic.Bool
-	// answersCRC tells whether the server's last answer had the CRC-64/NVME of what it took without any checksum.
-	answersCRC struct{ ofBodies, ofParts atomic.Bool }
+	// answersCRC is what is known of the server's answers.
+	answersCRC struct{ ofBodies, ofParts crcKnown }
 	// onlySHA is set once a server does not take parts with a CRC-64/NVME.
 	onlySHA atomic.Bool
 

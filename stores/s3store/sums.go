@@ -21,13 +21,17 @@ type sums struct {
 	md5 hash.Hash
 }
 
-func newSums(answersCRC *atomic.Bool) *sums {
+func newSums(known *crcKnown) *sums {
 	s := &sums{crc: crc64nvme.New()}
-	if !answersCRC.Load() {
+	if !known.answered.Load() || known.missed.Load() {
 		s.md5 = md5.New()
 	}
 	return s
 }
+
+// crcKnown is whether the server has answered a CRC-64/NVME of what it took without any checksum, and whether it has not once it was relied on:
+// then there are several servers, and MD5 is computed too from then on.
+type crcKnown struct{ answered, missed atomic.Bool }
 
 func (s *sums) write(p []byte) {
 	s.crc.Write(p)
@@ -44,12 +48,17 @@ type answer struct {
 }
 
 // confirm fails if the answer is one for other bytes, and returns false if it says nothing of them. It notes whether the server answers a CRC.
-func (s *sums) confirm(a answer, answersCRC *atomic.Bool) (bool, error) {
-	if answersCRC.Store(a.crc != nil); a.crc != nil {
+func (s *sums) confirm(a answer, known *crcKnown) (bool, error) {
+	if a.crc != nil {
+		known.answered.Store(true)
 		return true, compare("CRC64NVME", *a.crc, crcText(s.crc.Sum64()))
 	}
 	etag := unquote(a.etag)
-	if s.md5 == nil || opaque(etag, a.by, a.customer) {
+	switch {
+	case s.md5 == nil:
+		known.missed.Store(true)
+		return false, nil
+	case opaque(etag, a.by, a.customer):
 		return false, nil
 	}
 	return true, compare("MD5", etag, hex.EncodeToString(s.md5.Sum(nil)))
