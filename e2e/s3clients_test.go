@@ -29,6 +29,7 @@ type s3Client struct {
 	up     func(dir, token string) []string // a folder to below tree/
 	down   func(dir string) []string
 	remove func(key string) []string
+	clear  []string // removes what is below tree/
 }
 
 func s3Clients() []s3Client {
@@ -56,6 +57,7 @@ func s3Clients() []s3Client {
 			},
 			down:   func(dir string) []string { return []string{"s3", "sync", "s3://BUCKET/tree/", dir} },
 			remove: func(key string) []string { return []string{"s3", "rm", "s3://BUCKET/" + key} },
+			clear:  []string{"s3", "rm", "--recursive", "s3://BUCKET/tree/"},
 		},
 		{
 			name: "s3cmd",
@@ -78,6 +80,7 @@ func s3Clients() []s3Client {
 			},
 			down:   func(dir string) []string { return []string{"sync", "s3://BUCKET/tree/", dir + "/"} },
 			remove: func(key string) []string { return []string{"del", "s3://BUCKET/" + key} },
+			clear:  []string{"del", "--recursive", "--force", "s3://BUCKET/tree/"},
 		},
 		{
 			name: "rclone",
@@ -101,6 +104,7 @@ func s3Clients() []s3Client {
 			},
 			down:   func(dir string) []string { return []string{"sync", "front:BUCKET/tree", dir} },
 			remove: func(key string) []string { return []string{"deletefile", "front:BUCKET/" + key} },
+			clear:  []string{"delete", "front:BUCKET/tree"},
 		},
 	}
 }
@@ -177,7 +181,9 @@ func (w *s3Work) play() {
 	}
 
 	tree := filepath.Join(w.dir, "tree")
-	writeFile(t, filepath.Join(tree, "one"), "1")
+	for i := range 12 {
+		writeFile(t, filepath.Join(tree, "file"+itoa(int64(i))), "1")
+	}
 	writeFile(t, filepath.Join(tree, "sub", "image(1)+2 x.png"), "2")
 	w.must(w.up(tree, itoa(g.Token+1)))
 	w.must(w.down(filepath.Join(w.dir, "copy")))
@@ -196,6 +202,11 @@ func (w *s3Work) play() {
 	w.must(w.remove("a"))
 	if r := w.gateway.get("objects/" + w.bucket + "/a"); r.status != http.StatusNotFound {
 		t.Errorf("what was removed answers %v", r)
+	}
+	// Under one lease, of which each key's delete needs a grant, or all together do.
+	w.must(w.clear)
+	if list := w.must(w.list); strings.Contains(list, "tree/file") || strings.Contains(list, "image(1)") || !strings.Contains(list, "b/large") {
+		t.Errorf("what is left of the tree:\n%s", list)
 	}
 }
 

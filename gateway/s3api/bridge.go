@@ -76,6 +76,9 @@ func (c *call) respond(ctx *fasthttp.RequestCtx) {
 		case strings.EqualFold(name, "Content-Length"):
 			length, _ = strconv.ParseInt(string(value), 10, 64)
 		case strings.EqualFold(name, "Connection"), strings.EqualFold(name, "Date"), strings.EqualFold(name, "Server"), strings.EqualFold(name, "Transfer-Encoding"):
+		case strings.HasPrefix(strings.ToLower(name), metaPrefix):
+			// S3's clients make keys of these names as they stand, and S3 writes them in lower case.
+			h[strings.ToLower(name)] = append(h[strings.ToLower(name)], string(value))
 		default:
 			h.Add(name, string(value))
 		}

@@ -24,9 +24,10 @@ type call struct {
 	began   time.Time
 	body    *body
 
-	// caller is nil before authentication; signed are the headers that its signature covers.
-	caller gateway.Caller
-	signed []string
+	// caller is nil before authentication; signed are the headers that its signature covers, which stands in the URL of what is presigned.
+	caller    gateway.Caller
+	signed    []string
+	presigned bool
 	// op and verb are those of its route, empty before authentication.
 	op   string
 	verb gateway.Verb

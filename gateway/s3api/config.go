@@ -108,6 +108,8 @@ type Config struct {
 	UploadLimit, DownloadLimit time.Duration
 	// DeleteTTL is for how long the lease is taken for a delete without a token. Defaults to 15 s.
 	DeleteTTL time.Duration
+	// DeleteWait is for how long one request waits for leases that others hold, in all. Defaults to a third of WriteTimeout; at most WriteTimeout.
+	DeleteWait time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -117,6 +119,7 @@ func (c Config) withDefaults() Config {
 	c.UploadLimit = cmp.Or(c.UploadLimit, defaultBodyLimit)
 	c.DownloadLimit = cmp.Or(c.DownloadLimit, defaultBodyLimit)
 	c.DeleteTTL = cmp.Or(c.DeleteTTL, defaultDeleteTTL)
+	c.DeleteWait = cmp.Or(c.DeleteWait, c.WriteTimeout/3)
 	return c
 }
 
@@ -124,8 +127,10 @@ func (c Config) validate() error {
 	switch {
 	case c.Objects == nil, c.Leases == nil, c.Keys == nil, c.Shared == nil:
 		return errors.New("s3api: Objects, Leases, Keys and Shared are required")
-	case c.MaxMeta < 0, c.MaxBody < 0, c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0, c.DeleteTTL < 0:
+	case c.MaxMeta < 0, c.MaxBody < 0, c.WriteTimeout < 0, c.UploadLimit < 0, c.DownloadLimit < 0, c.DeleteTTL < 0, c.DeleteWait < 0:
 		return errors.New("s3api: a limit is negative")
+	case c.DeleteWait > c.WriteTimeout:
+		return errors.New("s3api: DeleteWait is longer than WriteTimeout")
 	}
 	return nil
 }

@@ -2,18 +2,20 @@ package s3api_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/fencegate/fencegate/gateway"
+	"github.com/fencegate/fencegate/gateway/s3api"
 	"github.com/fencegate/fencegate/lease"
 )
 
 // Where the bucket says so, a delete without a token takes the lease, and only for as long as it takes.
 func TestDeletesTakeTheLease(t *testing.T) {
-	w := newWorld(t)
+	w := newWorldOn(t, nil, func(c *s3api.Config) { c.DeleteWait = 100 * time.Millisecond })
 	client, ctx := w.client(), t.Context()
 	if err := w.store.SetOptions(ctx, "reports", "", map[string]any{"deletes": "lease"}); err != nil {
 		t.Fatal(err)
@@ -45,6 +47,10 @@ func TestDeletesTakeTheLease(t *testing.T) {
 		}
 		if err := remove(client, "never"); err != nil {
 			t.Error(err)
+		}
+		_, err := client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: aws.String("reports"), Key: aws.String("never"), IfMatch: aws.String("*")})
+		if code(err) != "NoSuchKey" {
+			t.Errorf("what had to be there: %v", err)
 		}
 	})
 	t.Run("Held", func(t *testing.T) {

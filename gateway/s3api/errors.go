@@ -97,6 +97,10 @@ func (c *call) fail(err error) error {
 		return nil
 	}
 	var theirs s3err.S3Error
+	if ours, is := err.(refusal); is {
+		c.err = ours.cause
+		return ours
+	}
 	if errors.As(err, &theirs) {
 		if code := codeOf(theirs); code != fence.CodeAccepted {
 			c.err = fence.Errorf(code, "%s: %s", theirs.BaseError().Code, theirs.BaseError().Description)

@@ -53,7 +53,7 @@ func (c *call) uploadPart(in *s3.UploadPartInput) (*s3.UploadPartOutput, error) 
 		{utils.HashTypeCRC32, in.ChecksumCRC32}, {utils.HashTypeCRC32C, in.ChecksumCRC32C}, {utils.HashTypeCRC64NVME, in.ChecksumCRC64NVME},
 		{utils.HashTypeSha1, in.ChecksumSHA1}, {utils.HashTypeSha256, in.ChecksumSHA256}, {utils.HashTypeSha512, in.ChecksumSHA512},
 		{utils.HashTypeMd5, in.ChecksumMD5}, {utils.HashTypeXXHASH64, in.ChecksumXXHASH64}, {utils.HashTypeXXHASH3, in.ChecksumXXHASH3},
-		{utils.HashTypeXXHASH128, in.ChecksumXXHASH128},
+		{utils.HashTypeXXHASH128, in.ChecksumXXHASH128}, c.presignedHash(),
 	})
 	if err != nil {
 		return nil, err

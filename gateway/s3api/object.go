@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 	"github.com/versity/versitygw/s3err"
 
 	"github.com/fencegate/fencegate/fence"
@@ -17,6 +18,9 @@ const (
 	defaultContentType = "binary/octet-stream"
 	maxContentHeader   = 1024
 	etagDigits         = 32
+	metaPrefix         = "x-amz-meta-"
+	// maxField bounds the name of what is refused.
+	maxField = 100
 )
 
 // etagOf is an object's ETag, with its quotes. Where none is kept it has the form of that of an upload in parts, so that no client takes it for
@@ -36,13 +40,16 @@ func tagOf(o fence.Object) string { return etagOf(o.ETag, o.SHA256, o.Version) }
 // headerOf reads what is kept beside an object's bytes, of which metadata has a limit. What cannot be kept is refused, rather than lost.
 func headerOf(r *http.Request, maxMeta int) (fence.ObjectHeader, error) {
 	var kept fence.ObjectHeader
-	for _, name := range unkept() {
+	for _, name := range unkeptHeaders() {
 		if r.Header.Get(name) != "" {
-			return kept, notImplemented("the header " + name)
+			return kept, unkept(name, "as a header")
 		}
 	}
 	if acl := r.Header.Get("X-Amz-Acl"); acl != "" && acl != "private" && !strings.HasPrefix(acl, "bucket-owner-") {
-		return kept, notImplemented("X-Amz-Acl: " + acl)
+		return kept, unkept("X-Amz-Acl", "other than private")
+	}
+	if class := r.Header.Get("X-Amz-Storage-Class"); class != "" && class != string(types.StorageClassStandard) {
+		return kept, unkept("X-Amz-Storage-Class", "other than STANDARD")
 	}
 	for _, f := range []struct {
 		name  string
@@ -62,13 +69,16 @@ func headerOf(r *http.Request, maxMeta int) (fence.ObjectHeader, error) {
 	kept.ContentEncoding = withoutChunks(kept.ContentEncoding)
 	size := 0
 	for name, lines := range r.Header {
-		short, found := strings.CutPrefix(strings.ToLower(name), "x-amz-meta-")
+		short, found := strings.CutPrefix(strings.ToLower(name), metaPrefix)
 		if !found || short == metaTokenName {
 			continue
 		}
 		value := strings.Join(lines, ",")
-		if short == "" || !printable(value) {
-			return kept, fence.Errorf(fence.CodeInvalidRequest, "%s needs a name and a value of printable UTF-8", name).In(name)
+		if !isToken(short) || !printable(value) {
+			return kept, refusal{
+				outcome{"InvalidArgument", http.StatusBadRequest},
+				fence.Errorf(fence.CodeInvalidRequest, "metadata has names as headers have them, and values of printable UTF-8: %.100q", name).In(name[:min(len(name), maxField)]),
+			}
 		}
 		if size += len(short) + len(value); size > maxMeta {
 			return kept, s3err.GetMetadataTooLargeErr(size, maxMeta)
@@ -81,24 +91,29 @@ func headerOf(r *http.Request, maxMeta int) (fence.ObjectHeader, error) {
 	return kept, nil
 }
 
-// unkept are headers that ask for what there is not.
-func unkept() []string {
+// isToken tells a token of RFC 9110, section 5.6.2, which a header's name is. What may not be one could not be sent back.
+func isToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// unkept refuses what a header, or its name somewhere else, asks for.
+func unkept(name, how string) error {
+	name = name[:min(len(name), maxField)]
+	return refusal{
+		outcome{"NotImplemented", http.StatusNotImplemented},
+		fence.Errorf(fence.CodeMethodNotAllowed, "%q %s is not implemented: see what of S3 this gateway has", name, how).In(name),
+	}
+}
+
+// unkeptHeaders ask for what there is not.
+func unkeptHeaders() []string {
 	return []string{
 		"Content-Language", "Expires", "X-Amz-Website-Redirect-Location", "X-Amz-Tagging", "X-Amz-Object-Lock-Mode", "X-Amz-Object-Lock-Legal-Hold",
 		"X-Amz-Object-Lock-Retain-Until-Date", "X-Amz-Server-Side-Encryption", "X-Amz-Server-Side-Encryption-Customer-Algorithm", "X-Amz-Grant-Full-Control",
 		"X-Amz-Grant-Read", "X-Amz-Grant-Read-Acp", "X-Amz-Grant-Write-Acp", "X-Amz-Write-Offset-Bytes",
 	}
-}
-
-// withoutChunks takes aws-chunked out of a list of encodings: it is how a body travels, not how it is kept.
-func withoutChunks(encodings string) string {
-	var kept []string
-	for e := range strings.SplitSeq(encodings, ",") {
-		if e = strings.TrimSpace(e); e != "" && !strings.EqualFold(e, "aws-chunked") {
-			kept = append(kept, e)
-		}
-	}
-	return strings.Join(kept, ",")
 }
 
 func printable(s string) bool {

@@ -29,7 +29,7 @@ func (c *call) putObject(in s3response.PutObjectInput) (s3response.PutObjectOutp
 		return none, err
 	}
 	c.readBody()
-	if write.Body, err = checked(in.Body, putSums(in)); err != nil {
+	if write.Body, err = checked(in.Body, append(putSums(in), c.presignedHash())); err != nil {
 		return none, err
 	}
 	o, err := c.cfg.Objects.WriteObject(ctx, write)

@@ -1,6 +1,7 @@
 package s3api
 
 import (
+	"net/http"
 	"strings"
 	"time"
 
@@ -57,11 +58,19 @@ func (f *Front) authenticate(r route) fiber.Handler {
 		}
 		c.caller, c.signed = caller, signedHeaders(ctx.RequestCtx())
 		c.op, c.verb = r.op, r.verb
-		c.takeHoisted()
+		c.presigned = utils.IsPresignedURLAuth(ctx)
+		if err := c.takeHoisted(ctx.RequestCtx()); err != nil {
+			return c.fail(err)
+		}
 		utils.ContextKeyIsRoot.Set(ctx, false)
 		utils.ContextKeyParsedAcl.Set(ctx, auth.ACL{Owner: account.Access})
-		if body == bodyNone {
+		switch body {
+		case bodyNone:
 			return nil
+		case bodyObject:
+			if err := c.framing(); err != nil {
+				return c.fail(err)
+			}
 		}
 		return middlewares.VerifyChecksums(body == bodyObject, body == bodyXML, false)(ctx)
 	}
@@ -74,6 +83,9 @@ func (f *Front) verify(ctx fiber.Ctx, stream bool) error {
 	}
 	// Nobody can sign as versitygw's administrator: neither its key nor its secret is ever told.
 	root, in := middlewares.RootUserConfig{Access: f.nobody, Secret: f.nobody}, regionOf(c)
+	if in == "" && signedAsVersion2(c.r) {
+		return fence.Errorf(fence.CodeUnauthenticated, "the request is signed with AWS Signature Version 2, of which there is none here: sign it with Version 4")
+	}
 	if in == "" {
 		return fence.Errorf(fence.CodeUnauthenticated, "the request is not signed with AWS Signature Version 4")
 	}
@@ -85,6 +97,11 @@ func (f *Front) verify(ctx fiber.Ctx, stream bool) error {
 		return err
 	}
 	return middlewares.VerifyV4Signature(root, f.iam(), in, stream, ctx.Method() != fiber.MethodHead, false)(ctx)
+}
+
+func signedAsVersion2(r *http.Request) bool {
+	q := r.URL.Query()
+	return q.Has("AWSAccessKeyId") && q.Has("Signature") || strings.HasPrefix(r.Header.Get("Authorization"), "AWS ")
 }
 
 // regionOf is the region that a request says it is signed for, empty when it is not signed.

@@ -54,19 +54,6 @@ func tokenOf(r *http.Request, signed []string) (fence.Token, error) {
 	return token, nil
 }
 
-// takeHoisted makes headers of a token and of metadata that stand in the URL, where some clients put them when they presign. The signature covers
-// all of the URL.
-func (c *call) takeHoisted() {
-	for name, values := range c.r.URL.Query() {
-		if short := strings.ToLower(name); strings.HasPrefix(short, "x-amz-meta-") || short == strings.ToLower(headerToken) {
-			for _, v := range values {
-				c.r.Header.Add(name, v)
-			}
-			c.signed = append(c.signed, short)
-		}
-	}
-}
-
 // signedHeaders are the names of the headers that the signature covers, in lower case. They are read as they were when the signature was
 // checked: two readings of one request could tell different lists.
 func signedHeaders(ctx *fasthttp.RequestCtx) []string {

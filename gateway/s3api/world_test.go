@@ -103,8 +103,8 @@ func prepare(url string) error {
 
 func newWorld(t testing.TB) *world { return newWorldOn(t, nil) }
 
-// newWorldOn has its blobs in a store, nil for a folder.
-func newWorldOn(t testing.TB, blobs stores.Blobs) *world {
+// newWorldOn has its blobs in a store, nil for a folder, and its front configured by functions.
+func newWorldOn(t testing.TB, blobs stores.Blobs, tune ...func(*s3api.Config)) *world {
 	t.Helper()
 	w := &world{t: t, callers: map[string]caller{accessKey: {name: "p"}}, log: &bytes.Buffer{}}
 	s, err := pgstore.Open(pgstore.Config{URL: testenv.Ledger(t, prepare)})
@@ -142,8 +142,11 @@ func newWorldOn(t testing.TB, blobs stores.Blobs) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.front, err = s3api.New(s3api.Config{Objects: hooked{w.objects, w}, Leases: w.manager, Keys: w, Shared: g.Front(), MaxMeta: maxMeta})
-	if err != nil {
+	cfg := s3api.Config{Objects: hooked{w.objects, w}, Leases: w.manager, Keys: w, Shared: g.Front(), MaxMeta: maxMeta}
+	for _, f := range tune {
+		f(&cfg)
+	}
+	if w.front, err = s3api.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	w.server = httptest.NewServer(w)
