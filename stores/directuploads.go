@@ -21,7 +21,7 @@ func (o *Objects) SignUpload(ctx context.Context, w fence.ObjectWrite, valid tim
 	direct, ok := o.blobs.(Direct)
 	switch {
 	case !ok:
-		return fence.Upload{}, Signed{}, fence.Errorf(fence.CodeInvalidRequest, "the blob store cannot be written to directly").In("presign")
+		return fence.Upload{}, Signed{}, fence.Errorf(fence.CodeInvalidRequest, "this gateway's blob store cannot be written to directly: only an S3 can").In("presign")
 	case w.Size < 0 || w.SHA256 == nil:
 		return fence.Upload{}, Signed{}, fence.Errorf(fence.CodeInvalidRequest, "a direct upload says its size and SHA-256 beforehand")
 	case w.Size > maxDirect:

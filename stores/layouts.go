@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,12 +32,16 @@ type Move struct {
 	Remove bool
 	// Each is told what became of an object; nil is nobody. It is called by one goroutine at a time.
 	Each func(key, what string)
+	// Failed is told why an object could not be moved; nil is nobody. It is called as Each is.
+	Failed func(key string, err error)
 }
 
 // Moved counts what a Move did.
 type Moved struct {
 	// Copied were copied, Removed deleted under their own keys, and Left needed nothing.
 	Copied, Removed, Left int
+	// Failed could not be moved.
+	Failed int
 }
 
 // movers is how many objects are copied at once.
@@ -59,6 +64,33 @@ func (m *mover) note(key, what string, count func(*Moved)) {
 	}
 }
 
+// attempt moves one object. That it fails is no reason to leave the others where they are, unless it is the ledger or the store that does
+// not answer.
+func (m *mover) attempt(ctx context.Context, verb, key string, move func(context.Context) error) error {
+	err := move(ctx)
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("%s %s: %w", verb, key, err)
+	code := fence.CodeOf(err)
+	if ctx.Err() != nil || code == fence.CodeUnavailable {
+		return err
+	}
+	if code == fence.CodeStoreUnavailable {
+		// So says a store of what it refuses, too. One that lists is there.
+		if _, down := m.naturals.ListNatural(ctx, NaturalQuery{Bucket: m.Bucket, Prefix: m.Prefix, Limit: 1}); down != nil {
+			return down
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done.Failed++
+	if m.Failed != nil {
+		m.Failed(key, err)
+	}
+	return nil
+}
+
 func (o *Objects) mover(ctx context.Context, move Move) (*mover, error) {
 	if o.naturals == nil {
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "the blob store has no objects under keys of their own: only S3 does")
@@ -67,7 +99,7 @@ func (o *Objects) mover(ctx context.Context, move Move) (*mover, error) {
 }
 
 // Import copies natural objects to blobs, within the store, and takes them into the ledger, where their keys were not written yet. Their
-// marks stay 0. It may be repeated, and run while gateways serve.
+// marks stay 0. It may be repeated, and run while gateways serve. Objects that cannot be imported are counted, and no error.
 func (o *Objects) Import(ctx context.Context, to Importer, move Move) (Moved, error) {
 	m, err := o.mover(ctx, move)
 	if err != nil {
@@ -88,7 +120,10 @@ func (o *Objects) Import(ctx context.Context, to Importer, move Move) (Moved, er
 			return m.done, err
 		}
 		m.done.Left += len(page.Objects) - len(unknown)
-		if err := each(ctx, unknown, func(ctx context.Context, n Natural) error { return m.importOne(ctx, to, n.Key) }); err != nil {
+		err = each(ctx, unknown, func(ctx context.Context, n Natural) error {
+			return m.attempt(ctx, "import", n.Key, func(ctx context.Context) error { return m.importOne(ctx, to, n.Key) })
+		})
+		if err != nil {
 			return m.done, err
 		}
 		if !page.More {
@@ -100,15 +135,18 @@ func (o *Objects) Import(ctx context.Context, to Importer, move Move) (Moved, er
 
 // each calls f for several at once, and stops at the first error.
 func each[T any](ctx context.Context, list []T, f func(context.Context, T) error) error {
-	all, ctx := errgroup.WithContext(ctx)
+	all, group := errgroup.WithContext(ctx)
 	all.SetLimit(movers)
 	for _, one := range list {
-		if ctx.Err() != nil {
+		if group.Err() != nil {
 			break
 		}
-		all.Go(func() error { return f(ctx, one) })
+		all.Go(func() error { return f(group, one) })
 	}
-	return all.Wait()
+	if err := all.Wait(); err != nil {
+		return err
+	}
+	return ctx.Err() // the rest of the list was not looked at
 }
 
 func (m *mover) importOne(ctx context.Context, to Importer, key string) error {
@@ -125,7 +163,7 @@ func (m *mover) importOne(ctx context.Context, to Importer, key string) error {
 	}
 	blob, err := m.take(ctx, fence.Object{ObjectName: name, Size: n.Size, ETag: n.ETag, ModifiedAt: n.ModifiedAt, Header: n.Header}, m.Principal)
 	if err != nil {
-		return fmt.Errorf("import %s: %w", key, err)
+		return err
 	}
 	imported, err := to.ImportObject(ctx, name, blob, n.Header, n.ModifiedAt)
 	switch {
@@ -135,7 +173,7 @@ func (m *mover) importOne(ctx context.Context, to Importer, key string) error {
 		m.abort(ctx, blob.ID)
 	}
 	if err != nil {
-		return fmt.Errorf("import %s: %w", key, err)
+		return err
 	}
 	if !imported {
 		m.note(key, "was written meanwhile", func(d *Moved) { d.Left++ })
@@ -146,7 +184,7 @@ func (m *mover) importOne(ctx context.Context, to Importer, key string) error {
 		return nil
 	}
 	if err := m.naturals.Remove(ctx, m.Bucket, key); err != nil {
-		return fmt.Errorf("remove %s under its own key: %w", key, err)
+		return fmt.Errorf("it was imported; delete it under its own key: %w", err)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -154,11 +192,13 @@ func (m *mover) importOne(ctx context.Context, to Importer, key string) error {
 	return nil
 }
 
-// exportedMeta is the user metadata by which an export knows its own copies: the version that was copied.
-const exportedMeta = "fencegate-version"
+// ExportedMeta is the user metadata by which an export knows its own copies: the version that was copied. An object's own of that
+// name is not exported.
+const ExportedMeta = "fencegate-version"
 
 // Export copies objects of the ledger to their own keys, for readers that cannot come through the gateway. These copies are not fenced:
-// what writes to them is not seen, and what they hold is as old as the export. Repeated, it copies what has changed since.
+// what writes to them is not seen, and what they hold is as old as the export. Repeated, it copies what has changed since. Objects that
+// cannot be exported are counted, and no error.
 func (o *Objects) Export(ctx context.Context, move Move) (Moved, error) {
 	m, err := o.mover(ctx, move)
 	if err != nil {
@@ -169,7 +209,10 @@ func (o *Objects) Export(ctx context.Context, move Move) (Moved, error) {
 		if err != nil {
 			return m.done, err
 		}
-		if err := each(ctx, page.Entries, m.exportOne); err != nil {
+		err = each(ctx, page.Entries, func(ctx context.Context, e fence.ObjectEntry) error {
+			return m.attempt(ctx, "export", e.Key, func(ctx context.Context) error { return m.exportOne(ctx, e) })
+		})
+		if err != nil {
 			return m.done, err
 		}
 		if !page.More {
@@ -180,7 +223,8 @@ func (o *Objects) Export(ctx context.Context, move Move) (Moved, error) {
 	if !move.Remove {
 		return m.done, nil
 	}
-	return m.done, m.removeDeleted(ctx)
+	err = m.removeDeleted(ctx)
+	return m.done, err
 }
 
 func (m *mover) exportOne(ctx context.Context, e fence.ObjectEntry) error {
@@ -188,7 +232,7 @@ func (m *mover) exportOne(ctx context.Context, e fence.ObjectEntry) error {
 	switch {
 	case err != nil && !errors.Is(err, ErrMissing):
 		return err
-	case err == nil && n.Size == e.Size && n.Header.Meta[exportedMeta] == e.Version.String():
+	case err == nil && n.Size == e.Size && n.Exported == e.Version.String():
 		m.note(e.Key, "up to date", func(d *Moved) { d.Left++ })
 		return nil
 	case m.DryRun:
@@ -199,15 +243,18 @@ func (m *mover) exportOne(ctx context.Context, e fence.ObjectEntry) error {
 	if fence.CodeOf(err) == fence.CodeNotFound {
 		return nil // since it was listed
 	} else if err != nil {
-		return fmt.Errorf("export %s: %w", e.Key, err)
+		return err
 	}
 	header := obj.Header
-	header.Meta = map[string]string{exportedMeta: obj.Version.String()}
+	header.Meta = make(map[string]string, len(obj.Header.Meta)+1)
 	for name, value := range obj.Header.Meta {
-		header.Meta[name] = value
+		if !strings.EqualFold(name, ExportedMeta) {
+			header.Meta[name] = value
+		}
 	}
+	header.Meta[ExportedMeta] = obj.Version.String()
 	if _, err := m.naturals.Give(ctx, m.Bucket, fence.Blob{ID: obj.Blob, Size: obj.Size, Bucket: obj.BlobBucket}, e.Key, header); err != nil {
-		return fmt.Errorf("export %s: %w", e.Key, err)
+		return err
 	}
 	m.note(e.Key, "exported", func(d *Moved) { d.Copied++ })
 	return nil
@@ -229,7 +276,10 @@ func (m *mover) removeDeleted(ctx context.Context) error {
 			return err
 		}
 		slices.Sort(known)
-		if err := each(ctx, known, m.removeIfDeleted); err != nil {
+		err = each(ctx, known, func(ctx context.Context, key string) error {
+			return m.attempt(ctx, "remove the copy", key, func(ctx context.Context) error { return m.removeIfDeleted(ctx, key) })
+		})
+		if err != nil {
 			return err
 		}
 		if !page.More {
@@ -245,7 +295,7 @@ func (m *mover) removeIfDeleted(ctx context.Context, key string) error {
 		return err
 	}
 	n, err := m.naturals.Stat(ctx, m.Bucket, key)
-	if errors.Is(err, ErrMissing) || err == nil && n.Header.Meta[exportedMeta] == "" {
+	if errors.Is(err, ErrMissing) || err == nil && n.Exported == "" {
 		return nil // it is nobody's copy
 	} else if err != nil {
 		return err

@@ -15,8 +15,10 @@ type Natural struct {
 	// ETag is the store's own, without its quotes.
 	ETag       string
 	ModifiedAt time.Time
-	// Header is empty in lists.
+	// Header is empty in lists, and has no [ExportedMeta].
 	Header fence.ObjectHeader
+	// Exported is the version that an export copied here, of [ExportedMeta]; empty for what is no such copy, and in lists.
+	Exported string
 }
 
 // NaturalQuery asks for natural objects, in the order of the bytes of their keys.

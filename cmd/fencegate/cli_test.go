@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fencegate/fencegate/fence"
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
@@ -40,6 +43,7 @@ func TestMigrateAndProtect(t *testing.T) {
 		{"NeitherKind", []string{"protect", "--lease=x"}, 1, "either a table or a bucket"},
 		{"PrefixOfATable", []string{"protect", "t", "--prefix=x", "--lease=x"}, 1, "--prefix goes with --bucket"},
 		{"NoLease", []string{"protect", "t"}, 80, "--lease"},
+		{"EscapeSequence", []string{"protect", "no\x1bwhere", "--lease=x"}, 1, "fencegate: not a table name: no\\u001bwhere"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out, errs := command(t, append(c.args, url)...)
@@ -128,6 +132,25 @@ func TestNoPartOfAPasswordIsShown(t *testing.T) {
 	for _, secret := range []string{url, "hunter2", "postgres://u:1#hunter2@h/d", "postgres://u:1?hunter2@h/d", "redis://u:1?hunter2@h", "https://u:1#hunter2@minio", "user:hunter2@minio:9000", "redis+sentinel://h?addr=u:hunter2@b:1"} {
 		if got := redact(secret); strings.Contains(got, "hunter2") {
 			t.Errorf("%s is shown as %s", secret, got)
+		}
+	}
+}
+
+func TestSayable(t *testing.T) {
+	answer := errors.New("operation error S3: CopyObject, https response error StatusCode: 400, api error MetadataTooLarge: too large")
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"NoCode":   {fmt.Errorf("export a: %w", answer), "export a: " + answer.Error()},
+		"Code":     {fmt.Errorf("export a: %w", fence.Wrap(fence.CodeContention, answer, "it changed")), "export a: it changed"},
+		"Store":    {fmt.Errorf("export a: %w", fence.Wrap(fence.CodeStoreUnavailable, answer, "copy it")), "export a: copy it: " + answer.Error()},
+		"Stores":   {fence.Wrap(fence.CodeStoreUnavailable, fence.Errorf(fence.CodeStoreUnavailable, "it is off"), "copy it"), "copy it: it is off"},
+		"Alone":    {fence.Errorf(fence.CodeStoreUnavailable, "copy it"), "copy it"},
+		"Internal": {fmt.Errorf("a: %w", fence.Errorf(fence.CodeInternal, "lost")), "a: internal: lost"},
+	} {
+		if got := sayable(c.err); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 }

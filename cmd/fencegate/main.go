@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -90,17 +91,27 @@ func run(ctx context.Context, args []string, std streams) int {
 	if err == nil || errors.Is(err, context.Canceled) && ctx.Err() != nil {
 		return exitOK
 	}
-	fmt.Fprintln(std.err, "fencegate:", sayable(err))
+	// What others have named, such as keys, may hold what a terminal obeys. Joined errors have a line each.
+	lines := strings.Split(sayable(err), "\n")
+	for i, line := range lines {
+		lines[i] = printable(line)
+	}
+	fmt.Fprintln(std.err, "fencegate:", strings.Join(lines, "\n"))
 	return exitFailed
 }
 
-// sayable is an error for people: one with a code says what is wrong in its own words, and its cause only repeats them.
+// sayable is an error for people, with what was tried: one with a code says what is wrong in its own words, which its cause only repeats,
+// unless that is the answer of a blob store.
 func sayable(err error) string {
 	var e *fence.Error
-	if errors.As(err, &e) && e.Code != fence.CodeInternal && e.Code != fence.CodeUnavailable {
-		return e.Message
+	if !errors.As(err, &e) || e.Code == fence.CodeInternal || e.Code == fence.CodeUnavailable {
+		return err.Error()
 	}
-	return err.Error()
+	said := e.Message
+	if e.Code == fence.CodeStoreUnavailable && e.Err != nil {
+		said += ": " + sayable(e.Err)
+	}
+	return strings.Replace(err.Error(), e.Error(), said, 1)
 }
 
 // runContext carries the program's context through kong, which binds values by their type.

@@ -45,7 +45,36 @@ func (f *moveFlags) move(std *streams, remove bool) stores.Move {
 	if f.Verbose || f.DryRun {
 		m.Each = func(key, what string) { fmt.Fprintf(std.out, "%-22s  %s\n", what, shownName(key)) }
 	}
+	told := 0
+	m.Failed = func(_ string, err error) {
+		if told++; f.Verbose || told <= toldFailures {
+			fmt.Fprintln(std.err, "fencegate:", printable(sayable(err)))
+		}
+	}
 	return m
+}
+
+// toldFailures is how many objects that failed are told of, unless all are asked for.
+const toldFailures = 20
+
+// outcome tells what was moved. Objects that failed are an error.
+func (f *moveFlags) outcome(std *streams, done, removed string, moved stores.Moved) error {
+	if f.DryRun {
+		done, removed = "to be "+done, "to be "+removed
+	}
+	text := fmt.Sprintf("%d %s, %d %s, %d left as they are", moved.Copied, done, moved.Removed, removed, moved.Left)
+	var failed error
+	if moved.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", moved.Failed)
+		failed = fmt.Errorf("objects that failed: %d", moved.Failed)
+		if !f.Verbose && moved.Failed > toldFailures {
+			failed = fmt.Errorf("objects that failed: %d; --verbose tells of more than the first %d", moved.Failed, toldFailures)
+		}
+	}
+	if _, err := fmt.Fprintln(std.out, text); err != nil {
+		return err
+	}
+	return failed
 }
 
 // do opens the ledger and the store, moves, and tells.
@@ -65,11 +94,8 @@ func (f *moveFlags) do(std *streams, rc *runContext, done, removed string, move 
 		return err
 	}
 	moved, err := move(rc, objects, store)
-	if f.DryRun {
-		done, removed = "to be "+done, "to be "+removed
-	}
-	if _, printErr := fmt.Fprintf(std.out, "%d %s, %d %s, %d left as they are\n", moved.Copied, done, moved.Removed, removed, moved.Left); err == nil {
-		err = printErr
+	if failed := f.outcome(std, done, removed, moved); err == nil {
+		err = failed
 	}
 	return err
 }
@@ -86,7 +112,8 @@ type objectsImportCmd struct {
 func (objectsImportCmd) Help() string {
 	return `Objects that were in a bucket before it was protected are served from there until they are first written. This copies them, within
 the S3, to where the gateway keeps bodies, so that what is written to their own keys from then on is not seen. A key that was written
-through a gateway is left alone. It may be repeated, and gateways may serve meanwhile.`
+through a gateway is left alone. It may be repeated, and gateways may serve meanwhile. Objects that cannot be imported are told, and the exit
+code is 1 then; the others are imported all the same.`
 }
 
 // Run imports.
@@ -104,7 +131,8 @@ type objectsExportCmd struct {
 // Help is shown below the flags of fencegate objects export.
 func (objectsExportCmd) Help() string {
 	return `The copies are plain objects: nothing fences them, and they are as old as the last export. Repeat it to bring them up to date: only
-what has changed is copied. Gateways serve the objects as before; they do not look at the copies.`
+what has changed is copied. Gateways serve the objects as before; they do not look at the copies. Objects that cannot be exported are told,
+and the exit code is 1 then; the others are exported all the same.`
 }
 
 // Run exports.

@@ -260,6 +260,11 @@ func ownName() string {
 
 // say tells people what happens. What others have named is shown without what a terminal would not print as it stands.
 func (c *runCmd) say(w io.Writer, text string) {
+	fmt.Fprintf(w, "fencegate: %s\n", printable(text))
+}
+
+// printable escapes what a terminal would not print as it stands.
+func printable(text string) string {
 	var shown strings.Builder
 	for _, r := range text {
 		if unicode.IsPrint(r) {
@@ -268,5 +273,5 @@ func (c *runCmd) say(w io.Writer, text string) {
 			fmt.Fprintf(&shown, "\\u%04x", r)
 		}
 	}
-	fmt.Fprintf(w, "fencegate: %s\n", shown.String())
+	return shown.String()
 }

@@ -12,14 +12,14 @@ import (
 
 // s3FrontFlag opens the gateway to S3's clients.
 type s3FrontFlag struct {
-	S3FrontListen string `name:"s3-front-listen" placeholder:"ADDR" help:"Serve objects to S3's clients on this address, too; port 0 takes a free one."`
+	S3FrontListen string `name:"s3-front-listen" env:"FENCEGATE_S3_FRONT_LISTEN" placeholder:"ADDR" help:"Serve objects to S3's clients on this address, too; port 0 takes a free one."`
 }
 
 // s3FrontFlags say besides who signs, where nobody else is asked who he is.
 type s3FrontFlags struct {
 	s3FrontFlag
-	S3FrontAccessKey string `name:"s3-front-access-key" secret:"" placeholder:"KEY" help:"Access key of the S3 front without --auth-file, whose s3_keys name those of principals."`
-	S3FrontSecretKey string `name:"s3-front-secret-key" secret:"" placeholder:"KEY" help:"Secret key of the S3 front without --auth-file."`
+	S3FrontAccessKey string `name:"s3-front-access-key" env:"FENCEGATE_S3_FRONT_ACCESS_KEY" secret:"" placeholder:"KEY" help:"Access key of the S3 front without --auth-file, whose s3_keys name those of principals."`
+	S3FrontSecretKey string `name:"s3-front-secret-key" env:"FENCEGATE_S3_FRONT_SECRET_KEY" secret:"" placeholder:"KEY" help:"Secret key of the S3 front without --auth-file."`
 }
 
 // keys are what the front's requests are signed with.

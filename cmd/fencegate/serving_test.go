@@ -74,13 +74,15 @@ func startServing(t *testing.T, flags ...string) *serving {
 	for deadline := time.Now().Add(20 * time.Second); s.url == ""; time.Sleep(10 * time.Millisecond) {
 		select {
 		case code := <-ended:
+			ended <- code // for stop
 			t.Fatalf("serve ended with %d: %s", code, s.log)
 		default:
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("serve is not ready: %s", s.log)
 		}
-		_, s.url, _ = strings.Cut(strings.TrimSpace(out.String()), "ready on ")
+		first, _, _ := strings.Cut(out.String(), "\n")
+		_, s.url, _ = strings.Cut(first, "ready on ")
 	}
 	s.admin = s.log.lines("operators' side")[0]["url"].(string)
 	return s

@@ -43,6 +43,7 @@ func (s *Store) Stat(ctx context.Context, bucket, key string) (stores.Natural, e
 	}
 	return stores.Natural{
 		Key: key, Size: aws.ToInt64(out.ContentLength), ETag: unquote(out.ETag), ModifiedAt: aws.ToTime(out.LastModified), Header: headerOf(out),
+		Exported: exportedVersion(out.Metadata),
 	}, nil
 }
 
@@ -156,6 +157,17 @@ func same(was, is stores.Natural) bool {
 	return was.ETag == is.ETag && was.Size == is.Size && (was.ETag != "" || was.ModifiedAt.Equal(is.ModifiedAt))
 }
 
+// exportedVersion is what an export says of the copies that it makes; empty for any other object.
+func exportedVersion(meta map[string]string) string {
+	for name, value := range meta {
+		if strings.EqualFold(name, stores.ExportedMeta) {
+			return value
+		}
+	}
+	return ""
+}
+
+// headerOf leaves out what an export added: whoever takes the object for his own would carry it along.
 func headerOf(out *s3.HeadObjectOutput) fence.ObjectHeader {
 	h := fence.ObjectHeader{
 		ContentType:        text(aws.ToString(out.ContentType)),
@@ -164,6 +176,9 @@ func headerOf(out *s3.HeadObjectOutput) fence.ObjectHeader {
 		CacheControl:       text(aws.ToString(out.CacheControl)),
 	}
 	for name, value := range out.Metadata {
+		if strings.EqualFold(name, stores.ExportedMeta) {
+			continue
+		}
 		if h.Meta == nil {
 			h.Meta = make(map[string]string, len(out.Metadata))
 		}
