@@ -146,7 +146,7 @@ func (g *Gateway) headerField(raw json.RawMessage, into *fence.ObjectHeader) err
 	set("Content-Disposition", said.ContentDisposition)
 	set("Cache-Control", said.CacheControl)
 	for name, value := range said.Meta {
-		if !isToken(name) {
+		if !IsHeaderName(name) {
 			return malformed
 		}
 		h.Set(metaPrefix+name, value)
@@ -156,8 +156,8 @@ func (g *Gateway) headerField(raw json.RawMessage, into *fence.ObjectHeader) err
 	return err
 }
 
-// isToken tells whether a name can be that of a header (RFC 9110, section 5.6.2).
-func isToken(name string) bool {
+// IsHeaderName tells whether a name can be that of a header (RFC 9110, section 5.6.2): what cannot could be kept, and not be sent back.
+func IsHeaderName(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(c rune) bool {
 		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 	})

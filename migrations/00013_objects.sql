@@ -202,7 +202,8 @@ SET search_path = pg_catalog, pg_temp AS $$
 $$;
 
 -- Points an object, under an admitted write, to the body of another one (p_from_token 0), or to one of its versions (-1 is what was
--- imported, which no token published). FG018 when there is none. p_header replaces the headers; null keeps them. Returns null when nothing was admitted, else whether the object is new.
+-- imported, which no token published). FG018 when there is none. p_header replaces the headers; null keeps them. Returns null when nothing was
+-- admitted, else whether the object is new.
 -- +goose StatementBegin
 CREATE FUNCTION fence.copy_object(p_bucket text, p_key text, p_token bigint, p_from_bucket text, p_from_key text, p_from_token bigint, p_header jsonb,
     p_natural boolean, p_exists boolean, p_absent boolean) RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER

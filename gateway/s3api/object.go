@@ -12,6 +12,7 @@ import (
 	"github.com/versity/versitygw/s3err"
 
 	"github.com/fencegate/fencegate/fence"
+	"github.com/fencegate/fencegate/gateway"
 )
 
 const (
@@ -74,7 +75,7 @@ func headerOf(r *http.Request, maxMeta int) (fence.ObjectHeader, error) {
 			continue
 		}
 		value := strings.Join(lines, ",")
-		if !isToken(short) || !printable(value) {
+		if !gateway.IsHeaderName(short) || !printable(value) {
 			return kept, refusal{
 				outcome{"InvalidArgument", http.StatusBadRequest},
 				fence.Errorf(fence.CodeInvalidRequest, "metadata has names as headers have them, and values of printable UTF-8: %.100q", name).In(name[:min(len(name), maxField)]),
@@ -89,13 +90,6 @@ func headerOf(r *http.Request, maxMeta int) (fence.ObjectHeader, error) {
 		kept.Meta[short] = value
 	}
 	return kept, nil
-}
-
-// isToken tells a token of RFC 9110, section 5.6.2, which a header's name is. What may not be one could not be sent back.
-func isToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	})
 }
 
 // unkept refuses what a header, or its name somewhere else, asks for.

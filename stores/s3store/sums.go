@@ -3,6 +3,7 @@ package s3store
 import (
 	"crypto/md5"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"sync/atomic"
@@ -66,8 +67,7 @@ func (s *sums) confirm(a answer, known *crcKnown) (bool, error) {
 
 // crcText is a CRC as S3 writes it.
 func crcText(sum uint64) string {
-	h := [8]byte{byte(sum >> 56), byte(sum >> 48), byte(sum >> 40), byte(sum >> 32), byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}
-	return base64.StdEncoding.EncodeToString(h[:])
+	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, sum))
 }
 
 func compare(kind, got, sent string) error {

@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"hash/crc32"
-	"hash/crc64"
 
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/minio/crc64nvme"
 )
 
 const (
@@ -19,11 +19,8 @@ const (
 	contentMD5     = "Content-MD5"
 )
 
-// nvme is the polynomial of CRC-64/NVME, reflected.
-const nvme = 0x9a6c9329ac4bc9b5
-
 func crc64NVME(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(nil, crc64.Checksum(b, crc64.MakeTable(nvme)))
+	return binary.BigEndian.AppendUint64(nil, crc64nvme.Checksum(b))
 }
 
 func crc32C(b []byte) []byte {
