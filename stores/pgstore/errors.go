@@ -27,6 +27,7 @@ const (
 	stateUnadmitted     = "FG016"
 	stateTruncate       = "FG017"
 	stateNoSource       = "FG018"
+	stateGuilty         = "FG019"
 )
 
 // SQLSTATEs of PostgreSQL that are told apart.
@@ -175,6 +176,14 @@ func sqlState(err error) string {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		return pg.Code
+	}
+	return ""
+}
+
+func errorDetail(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Detail
 	}
 	return ""
 }

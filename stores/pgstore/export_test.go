@@ -38,3 +38,43 @@ func (s *Store) Queued() int {
 
 // Ungroup makes every call go alone.
 func (s *Store) Ungroup() { s.gather.limit = 0 }
+
+// RowName is rowName for a table with these key columns.
+func RowName(name string, columns, types []string, template string, key []string) (resource, lease string, ok bool) {
+	return rowName(&table{name: name, key: columns, keyTypes: types, template: template}, key)
+}
+
+// HoldLane makes writes queue up in a store of one lane until land is called.
+func (s *Store) HoldLane() (land func()) {
+	l := s.lanes[0]
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.limit, l.patient = time.Hour, time.Hour
+	f := &flight{began: time.Now()}
+	l.flights = append(l.flights, f)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.goOn(f)
+	}
+}
+
+// QueuedWrites is how many writes wait in a store of one lane.
+func (s *Store) QueuedWrites() int {
+	s.lanes[0].mu.Lock()
+	defer s.lanes[0].mu.Unlock()
+	n := 0
+	for _, e := range s.lanes[0].queue {
+		if !e.taken {
+			n++
+		}
+	}
+	return n
+}
+
+// Writing is how many resources are being written by a store of one lane.
+func (s *Store) Writing() int {
+	s.lanes[0].mu.Lock()
+	defer s.lanes[0].mu.Unlock()
+	return len(s.lanes[0].writing)
+}

@@ -85,8 +85,7 @@ func (s *Store) PutObject(ctx context.Context, w fence.ObjectWrite, blob fence.B
 		}
 		digest = copyDigest(w, copied)
 	}
-	o, err := s.writeObject(ctx, w, digest, "SELECT fence.publish($1, $2, $3, "+bodyArg+", $9, $10, $11)",
-		w.Object.Bucket, w.Object.Key, int64(w.Token), blob.ID, blob.Size, sumArg(blob.SHA256), etagArg(blob.ETag), header, w.Natural, w.If.Exists, w.If.Absent)
+	o, err := s.writeObject(ctx, w, digest, flip{blob: &blob, header: &header})
 	if fence.CodeOf(err) == fence.CodeUploadExpired {
 		s.intents.forget() // a ledger that has lost this one (a fail-over) has lost its like too
 	}
@@ -117,7 +116,7 @@ func (s *Store) CopyObject(ctx context.Context, w fence.ObjectWrite) (fence.Obje
 	if err != nil {
 		return fence.Object{}, err
 	}
-	return s.writeObject(ctx, w, copyDigest(w, header), "SELECT fence.copy_object($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8, $9, $10)", copyArgs(w, header)...)
+	return s.writeObject(ctx, w, copyDigest(w, header), flip{copies: true, header: header})
 }
 
 // copiedHeader are the headers that a copy gets, as the ledger keeps them; nil for those of its source.
@@ -149,15 +148,27 @@ func copyArgs(w fence.ObjectWrite, header *string) []any {
 // DeleteObject admits the delete and hides the object.
 func (s *Store) DeleteObject(ctx context.Context, w fence.ObjectWrite) (fence.Object, error) {
 	digest := fence.DigestOf("object", string(w.Op), conditionText(w.If))
-	return s.writeObject(ctx, w, digest, "SELECT fence.hide($1, $2, $3, $4, $5)", w.Object.Bucket, w.Object.Key, int64(w.Token), w.Natural, w.If.Absent)
+	return s.writeObject(ctx, w, digest, flip{})
 }
 
-func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fence.Digest, change string, args ...any) (fence.Object, error) {
+func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fence.Digest, f flip) (fence.Object, error) {
+	if s.lanes != nil {
+		e := objectEntryOf(w, digest, f)
+		alone, leave, err := s.together(ctx, e)
+		switch {
+		case err != nil:
+			return fence.Object{}, s.explainObject(ctx, w, err)
+		case !alone:
+			return writtenObject(w, e.outcome.verdict, e.object.changed, e.object.row)
+		}
+		defer leave()
+	}
 	var (
 		v       verdict
 		changed *bool
 		row     objectRow
 	)
+	change, args := f.change(w)
 	err := s.retry(ctx, func(ctx context.Context) error {
 		batch := &pgx.Batch{}
 		batch.Queue("SELECT "+verdictColumns+" FROM fence.admit_object($1, $2, $3, $4, $5, $6, $7) v", w.Object.Bucket, w.Object.Key,
@@ -177,6 +188,11 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 	if err != nil {
 		return fence.Object{}, s.explainObject(ctx, w, err)
 	}
+	return writtenObject(w, v, changed, row)
+}
+
+// writtenObject is what a write of an object returns.
+func writtenObject(w fence.ObjectWrite, v verdict, changed *bool, row objectRow) (fence.Object, error) {
 	if err := v.err(w.Access); err != nil {
 		return fence.Object{}, err
 	}

@@ -88,6 +88,17 @@ func (s *Store) WriteRow(ctx context.Context, w fence.RowWrite) (fence.Row, erro
 			return "", err
 		}
 		var code fence.Code
+		if e := s.entryOf(t, w, body); e != nil {
+			alone, leave, err := s.together(ctx, e)
+			if err != nil {
+				return "", s.explain(ctx, t, w.Row, &w, err)
+			}
+			if !alone {
+				row, code, err = s.rowResult(ctx, e)
+				return code, err
+			}
+			defer leave()
+		}
 		write := func(ctx context.Context) (err error) {
 			row, code, err = s.writeRow(ctx, t, w, body)
 			return err

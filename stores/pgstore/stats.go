@@ -12,11 +12,13 @@ type Stats struct {
 	Pool *pgxpool.Stat
 	// Writes and Grants are the transactions that may wait for locks.
 	Writes, Grants ShareStats
+	// Batches are the transactions that were made of several callers' writes.
+	Batches BatchStats
 }
 
 // Stats asks nobody; it is cheap.
 func (s *Store) Stats() Stats {
-	return Stats{Pool: s.pool.Stat(), Writes: s.writes.stats(), Grants: s.grants.stats()}
+	return Stats{Pool: s.pool.Stat(), Writes: s.writes.stats(), Grants: s.grants.stats(), Batches: s.batchStats()}
 }
 
 // blobCountLimit is up to where CountBlobs counts one by one: less than 100 ms of PostgreSQL's time for each state.

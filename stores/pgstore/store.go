@@ -35,6 +35,9 @@ type Config struct {
 	// TableTTL is how long the description of a table is believed without asking again. Defaults to 5 s. A stale
 	// description never names a row wrongly: the binding's version is checked with each write.
 	TableTTL time.Duration
+	// Lanes is how many transactions at once are made of the writes of different callers, each of all that arrived while its
+	// last one was under way; a resource always has the same lane. Defaults to 1; -1 makes each write a transaction of its own.
+	Lanes int
 	// Pooled says that the URL leads to a pooler that gives a session to each transaction (PgBouncer, pool_mode
 	// transaction). Nothing is then kept in a session: the settings go along with each transaction, and no statement is
 	// prepared. Defaults to false; a pooler that was not announced is refused with ErrPooler.
@@ -49,6 +52,7 @@ func (c Config) withDefaults() Config {
 	c.StatementTimeout = cmp.Or(c.StatementTimeout, max(10*time.Second, 2*c.LockTimeout))
 	c.ReadTimeout = cmp.Or(c.ReadTimeout, 3*time.Second)
 	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, 2*time.Second)
+	c.Lanes = cmp.Or(c.Lanes, 1)
 	c.TableTTL = cmp.Or(c.TableTTL, 5*time.Second)
 	return c
 }
@@ -78,6 +82,9 @@ type Store struct {
 	// that wait for none.
 	locked *share
 	gather *gatherer
+	// lanes make one transaction of many writes; nil when each goes alone.
+	lanes   []*lane
+	batches batchCounts
 	// intents are recorded in advance for those who store many blobs.
 	intents *intents
 }
@@ -114,12 +121,18 @@ func Open(cfg Config) (*Store, error) {
 		patient: cfg.ConnectTimeout,
 	}
 	s.intents = newIntents(s.recordBlobs, s.discardBlobs)
+	if cfg.Lanes > 0 {
+		s.lanes = s.newLanes(cfg.Lanes)
+	}
 	s.tables = newTableCache(cfg.TableTTL, s.describeTable)
 	return s, nil
 }
 
 // Close waits for the calls under way and closes the connections.
 func (s *Store) Close() {
+	for _, l := range s.lanes {
+		l.close()
+	}
 	s.gather.close()
 	s.intents.close()
 	s.pool.Close()

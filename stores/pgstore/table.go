@@ -25,7 +25,11 @@ type table struct {
 	keyConstraint string
 	// keyIsIdentity says that a column of the key is an identity column.
 	keyIsIdentity bool
-	columns       []column
+	// template is that of the leases of its rows.
+	template string
+	// active says that a write of the table can lead to code of somebody's: a trigger, a rule, a policy, or a view.
+	active  bool
+	columns []column
 }
 
 // column is one column. Types are qualified; base is the type below a domain, without modifiers.
@@ -53,6 +57,11 @@ func (t *table) sameAs(other *table) bool {
 
 func (t *table) isKey(name string) bool { return slices.Contains(t.key, name) }
 
+// isActive is whether a relation has triggers, other than those of foreign keys and of the guard, or rules, policies or children, or is no
+// table.
+const isActive = `view OR row_security OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = relation AND (c.relkind <> 'r' OR c.relhassubclass OR c.relhasrules))
+	OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = relation AND NOT g.tgisinternal AND NOT pg_catalog.starts_with(g.tgname, 'fence_guard_'))`
+
 func (s *Store) describeTable(ctx context.Context, relation string) (*table, error) {
 	var (
 		t                   table
@@ -62,9 +71,10 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 		defaults            []*string
 	)
 	err := s.read(ctx, `SELECT name, version, relation, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types, default_exprs,
-			EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (key_columns) AND a.attidentity <> '')
+			EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (key_columns) AND a.attidentity <> ''), template,
+			`+isActive+`
 		FROM fence.describe_table($1)`, []any{relation},
-		&t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases, &defaults, &t.keyIsIdentity)
+		&t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases, &defaults, &t.keyIsIdentity, &t.template, &t.active)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
 		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none, or its key was altered since: protect it again", clip(relation))
 	}
