@@ -34,6 +34,7 @@ type objectEntry struct {
 	flip
 
 	changed *bool
+	lease   *string // that of the mark
 	row     objectRow
 }
 
@@ -43,6 +44,14 @@ func objectEntryOf(w fence.ObjectWrite, digest fence.Digest, f flip) *entry {
 		write:  writeArgs{token: int64(w.Token), principal: w.Principal, digest: digest, cond: w.If},
 		object: &objectEntry{w: w, flip: f},
 	}
+}
+
+// result is what the write returns. The lease of one that was accepted was found by the ledger, and stands in the mark.
+func (o *objectEntry) result(v verdict) (fence.Object, error) {
+	if v.Code() == fence.CodeAccepted {
+		v.lease = o.lease
+	}
+	return writtenObject(o.w, v, o.changed, o.row)
 }
 
 // objectsOf are the objects of a batch, by their places from 1.
@@ -64,8 +73,9 @@ func objectsOf(entries []*entry) map[int32]*objectEntry {
 const (
 	sqlFlips = `SELECT f.item, f.changed FROM fence.flip_batch($1, $2, $3, $4, $5, $6::text[]::uuid[], $7, $8, $9, $10::text[]::jsonb[],
 		$11, $12, $13, $14, $15, $16) f`
-	sqlFlipped = "SELECT u.item, " + objectColumns + ` FROM unnest($1::integer[], $2::text[], $3::text[]) u(item, bucket, key)
-		LEFT JOIN fence.objects o ON o.bucket = u.bucket AND o.key = u.key LEFT JOIN fence.blobs b ON b.id = o.blob`
+	sqlFlipped = "SELECT u.item, m.lease, " + objectColumns + ` FROM unnest($1::integer[], $2::text[], $3::text[]) u(item, bucket, key)
+		LEFT JOIN fence.objects o ON o.bucket = u.bucket AND o.key = u.key LEFT JOIN fence.blobs b ON b.id = o.blob
+		LEFT JOIN fence.marks m ON m.resource = 'objects/' || u.bucket || '/' || u.key`
 )
 
 func queueFlips(batch *pgx.Batch, objects map[int32]*objectEntry) {
@@ -125,11 +135,14 @@ func readFlips(results pgx.BatchResults, objects map[int32]*objectEntry) error {
 	if err != nil {
 		return err
 	}
-	var row objectRow
-	return eachRow(results, append([]any{&item}, row.dest()...), func() error {
+	var (
+		lease *string
+		row   objectRow
+	)
+	return eachRow(results, append([]any{&item, &lease}, row.dest()...), func() error {
 		o, err := objectAt(objects, item)
 		if err == nil {
-			o.row, row = row, objectRow{}
+			o.lease, o.row, lease, row = lease, row, nil, objectRow{}
 		}
 		return err
 	})

@@ -1,6 +1,9 @@
 package pgstore
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // HoldFlight makes calls of Certify and End queue up until land is called, and leaves one flight after that.
 func (s *Store) HoldFlight() (land func()) {
@@ -77,4 +80,10 @@ func (s *Store) Writing() int {
 	s.lanes[0].mu.Lock()
 	defer s.lanes[0].mu.Unlock()
 	return len(s.lanes[0].writing)
+}
+
+// Setting is what a setting is in one of the store's sessions.
+func (s *Store) Setting(ctx context.Context, name string) (value string, err error) {
+	err = s.read(ctx, "SELECT current_setting($1)", []any{name}, &value)
+	return value, err
 }

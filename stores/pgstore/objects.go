@@ -159,7 +159,7 @@ func (s *Store) writeObject(ctx context.Context, w fence.ObjectWrite, digest fen
 		case err != nil:
 			return fence.Object{}, s.explainObject(ctx, w, err)
 		case !alone:
-			return writtenObject(w, e.outcome.verdict, e.object.changed, e.object.row)
+			return e.object.result(e.outcome.verdict)
 		}
 		defer leave()
 	}
