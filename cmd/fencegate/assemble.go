@@ -82,7 +82,7 @@ func assemble(ctx context.Context, p parts) (_ *assembly, err error) {
 		}
 	}()
 	if a.store, err = pgstore.Open(pgstore.Config{
-		URL: p.databaseURL, LockTimeout: p.backends.LockTimeout, Pooled: p.backends.PgBouncer, Tracer: tell.traces.database(),
+		URL: p.databaseURL, LockTimeout: p.backends.LockTimeout, Lanes: p.backends.lanes(), Pooled: p.backends.PgBouncer, Tracer: tell.traces.database(),
 	}); err != nil {
 		return nil, err
 	}

@@ -14,7 +14,15 @@ import (
 	"github.com/fencegate/fencegate/internal/testenv"
 )
 
-func TestMain(m *testing.M) { os.Exit(testenv.Main(m)) }
+// asProgram makes a process of this test binary the program, for what starts itself.
+const asProgram = "TEST_BINARY_IS_THE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	os.Exit(testenv.Main(m))
+}
 
 // command runs the program in this process.
 func command(t *testing.T, args ...string) (code int, out, errs string) {

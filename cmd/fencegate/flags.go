@@ -48,6 +48,7 @@ func quotes(err error) bool {
 type backendFlags struct {
 	PgBouncer    bool          `name:"pgbouncer" help:"PostgreSQL is behind a pooler in transaction mode, such as PgBouncer."`
 	LockTimeout  time.Duration `default:"5s" help:"Longest wait for a lock in PostgreSQL; then the answer is contention."`
+	WriteLanes   int           `default:"1" help:"How many transactions at once are made of the writes that come together; 0 gives each write its own."`
 	RedisTimeout time.Duration `default:"1s" help:"Longest wait for Redis."`
 	RedisPrefix  string        `placeholder:"PREFIX" help:"Prefix of the keys in Redis. Defaults to fencegate: and the id of the ledger, so that two deployments on one Redis do not meet."`
 }
@@ -85,9 +86,20 @@ func atLeast(flag string, d, least time.Duration) error {
 	return nil
 }
 
+// lanes is how pgstore.Config has it.
+func (f backendFlags) lanes() int {
+	if f.WriteLanes == 0 {
+		return -1
+	}
+	return f.WriteLanes
+}
+
 func (f backendFlags) validate() error {
 	if f.LockTimeout > time.Hour {
 		return fmt.Errorf("--lock-timeout is at most 1h, not %v", f.LockTimeout)
+	}
+	if f.WriteLanes < 0 || f.WriteLanes > 64 {
+		return fmt.Errorf("--write-lanes is 0 to 64, not %d", f.WriteLanes)
 	}
 	return errors.Join(atLeast("--lock-timeout", f.LockTimeout, 10*time.Millisecond), atLeast("--redis-timeout", f.RedisTimeout, 10*time.Millisecond))
 }

@@ -29,6 +29,7 @@ type cli struct {
 	Serve   serveCmd   `cmd:"" help:"Serve a deployment: the gateway in front of your PostgreSQL, Redis and S3."`
 	Dev     devCmd     `cmd:"" help:"Run a gateway with a private PostgreSQL and Redis, for trying and developing."`
 	Demo    demoCmd    `cmd:"" help:"Play the pause: a worker is stopped past its lease and writes late, without fencing and with it."`
+	Bench   benchCmd   `cmd:"" help:"Measure fenced writes: throughput, latency and CPU, of a private gateway or of yours."`
 	Migrate migrateCmd `cmd:"" help:"Bring the ledger (schema fence) of a database up to date, or tell how it stands."`
 	Protect protectCmd `cmd:"" help:"Put a table or a bucket under the protection of leases."`
 	Objects objectsCmd `cmd:"" help:"Move objects into the ledger and out of it, look at versions and restore them."`
@@ -40,6 +41,8 @@ type cli struct {
 	Ledger  ledgerCmd  `cmd:"" help:"Keep the ledger right: what to do after a restore."`
 	Version versionCmd `cmd:"" help:"Print the version."`
 	Worker  workerCmd  `cmd:"" hidden:"" help:"One worker of the demo."`
+
+	BenchGateway benchGatewayCmd `cmd:"" hidden:"" help:"The private gateway of bench."`
 }
 
 // streams are where a command reads and writes; a value, so that tests can give their own.

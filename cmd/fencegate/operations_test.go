@@ -12,7 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-var update = flag.Bool("update", false, "write the table of flags in docs/operations.md anew")
+var update = flag.Bool("update", false, "write the table of flags in docs/operations.md, and golden files, anew")
 
 const operations = "../../docs/operations.md"
 
@@ -84,7 +84,7 @@ func TestOperationsNamesWhatExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	known := map[string]bool{}
-	for _, command := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "status"}, {"ledger", "advance"}, {"doctor"}, {"health"}, {"run"}, {"lease", "ls"}, {"lease", "watch"}, {"lease", "break"}, {"protect", "set"}, {"protect", "ls"}, {"objects", "export"}, {"objects", "gc"}} {
+	for _, command := range [][]string{{"serve"}, {"migrate", "up"}, {"migrate", "status"}, {"ledger", "advance"}, {"doctor"}, {"health"}, {"run"}, {"lease", "ls"}, {"lease", "watch"}, {"lease", "break"}, {"protect", "set"}, {"protect", "ls"}, {"objects", "export"}, {"objects", "gc"}, {"bench"}} {
 		for _, f := range flagsOf(t, command...) {
 			known["--"+f.Name], known["--[no-]"+f.Name] = true, true
 			for _, env := range f.Envs {

@@ -49,6 +49,10 @@ func newBackends(s Sources) *backends {
 	add("database_transactions", "Transactions that may wait for locks, by their share of the connections.", "share")
 	add("database_transactions_max", "Most transactions that a share admits at once.", "share")
 	add("database_transactions_waiting", "Transactions that wait for their share of the connections.", "share")
+	add("write_batches_total", "Transactions made of the writes that had come together. Those that failed were made again in parts.", "result")
+	add("write_batches_writes_total", "Writes made in such transactions.")
+	add("writes_alone_total", "Writes that had a transaction of their own, because a lock was not free at once, or their batch failed.", "reason")
+	add("writes_queued", "Writes that wait to be in a transaction.")
 	add("redis_connections", "Connections to Redis.", "state")
 	add("redis_pool_hits_total", "Times that a free connection to Redis was there.")
 	add("redis_pool_misses_total", "Times that none was.")
@@ -127,6 +131,13 @@ func (b *backends) database(gauge, counter tell) {
 		gauge("database_transactions_max", float64(s.Size), share)
 		gauge("database_transactions_waiting", float64(s.Waiting), share)
 	}
+	batches := stats.Batches
+	counter("write_batches_total", float64(batches.Sent), "ok")
+	counter("write_batches_total", float64(batches.Failed), "failed")
+	counter("write_batches_writes_total", float64(batches.Writes))
+	counter("writes_alone_total", float64(batches.Busy), "busy")
+	counter("writes_alone_total", float64(batches.FellBack), "failed")
+	gauge("writes_queued", float64(batches.Queued))
 }
 
 func (b *backends) redis(gauge, counter tell) {
