@@ -30,18 +30,22 @@ type replacement struct{ function, old, new string }
 
 // mutants are mistakes that somebody could make. Each was made by somebody.
 func mutants() []mutant {
+	eachAlone := "FENCEGATE_WRITE_LANES=0"
 	return []mutant{
 		{name: "NoSealCheck", functions: []replacement{{"fence.decide_grant", "WHEN p_token < g.first THEN 'stale-token'", "WHEN p_token < g.first THEN 'accepted'"}}},
-		{name: "SealCheckWithoutLock", functions: []replacement{{"fence.admit_resource", "PERFORM pg_advisory_xact_lock_shared(fence.lease_lock(p_lease));", ""}}},
-		{name: "MarkNotRaisedOnDelete", functions: []replacement{{"fence.admit_resource",
+		{name: "SealCheckWithoutLock", env: []string{eachAlone},
+			functions: []replacement{{"fence.admit_resource", "PERFORM pg_advisory_xact_lock_shared(fence.lease_lock(p_lease));", ""}}},
+		{name: "SealCheckWithoutLockInBatches", functions: []replacement{{"fence.admit_batch", "WHERE NOT pg_try_advisory_xact_lock_shared(l.lock)", "WHERE false"}}},
+		{name: "MarkNotRaisedOnDelete", env: []string{eachAlone}, functions: []replacement{{"fence.admit_resource",
 			"PERFORM set_config('fence.admitted', p_token || ' ' || p_resource, true);",
 			"PERFORM set_config('fence.admitted', p_token || ' ' || p_resource, true), set_config('fence.before', coalesce(v_mark.token, 0)::text, true);"}},
 			sql: markNotRaisedOnDelete},
-		{name: "OneStatement", env: []string{"FENCEGATE_MUTANT=one-statement"}, work: map[string]int{"burst": 30}},
+		{name: "OneStatement", env: []string{eachAlone, "FENCEGATE_MUTANT=one-statement"}, work: map[string]int{"burst": 30}},
 		{name: "TokenAfterTake", functions: []replacement{{"fence.decide_certificate", "WHEN coalesce(g.first, 0) <> p_floor THEN", "WHEN false THEN"}},
 			faults: map[string]int{postgresSlow: 30}},
-		{name: "FlipWithoutIntent", functions: []replacement{{"fence.put_object", "AND b.state = 'pending' FOR UPDATE", "FOR UPDATE"}}},
-		{name: "ReplayWithoutDigest", functions: []replacement{{"fence.admit_resource", "AND v_mark.digest = p_digest THEN", "THEN"}}},
+		{name: "FlipWithoutIntent", functions: []replacement{{"fence.publish", "WHERE b.id = p_body.blob AND b.state = 'pending'", "WHERE b.id = p_body.blob"}}},
+		{name: "ReplayWithoutDigest", env: []string{eachAlone}, functions: []replacement{{"fence.admit_resource", "AND v_mark.digest = p_digest THEN", "THEN"}}},
+		{name: "ReplayWithoutDigestInBatches", functions: []replacement{{"fence.admit_batch", "AND m.digest = w.digest THEN 'replayed'", "THEN 'replayed'"}}},
 	}
 }
 

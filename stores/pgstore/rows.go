@@ -139,7 +139,21 @@ func mayHaveRaced(w fence.RowWrite, t *table, err error) bool {
 
 // onTable runs f with the description of a table, and again with a fresh one while what it had was out of date.
 func (s *Store) onTable(ctx context.Context, relation string, f func(*table) (fence.Code, error)) error {
-	return s.onTables(ctx, []string{relation}, func(tables map[string]*table) (fence.Code, error) { return f(tables[relation]) })
+	t, err := s.tables.get(ctx, relation, false)
+	if err != nil {
+		return err
+	}
+	code, err := f(t)
+	if !outOfDate(code, err) {
+		return err
+	}
+	return s.onFreshTables(ctx, []string{relation}, map[string]*table{relation: t}, err,
+		func(tables map[string]*table) (fence.Code, error) { return f(tables[relation]) })
+}
+
+// outOfDate reports whether what f of onTables returned may be due to a description that is older than its table.
+func outOfDate(code fence.Code, err error) bool {
+	return code == codeBindingChanged || undefinedObject(err) || errors.Is(err, errUnknownColumn)
 }
 
 // descriptions bounds how often a fresh description is asked for: tables that are altered faster are contention.
@@ -147,19 +161,32 @@ const descriptions = 5
 
 // onTables is onTable for several tables, by the names under which they are asked for.
 func (s *Store) onTables(ctx context.Context, relations []string, f func(map[string]*table) (fence.Code, error)) error {
-	var (
-		used   map[string]*table
-		failed error
-		stood  int // how often nothing had changed
-	)
-	for i := 0; ; i++ {
+	tables := make(map[string]*table, len(relations))
+	for _, relation := range relations {
+		t, err := s.tables.get(ctx, relation, false)
+		if err != nil {
+			return err
+		}
+		tables[relation] = t
+	}
+	code, err := f(tables)
+	if !outOfDate(code, err) {
+		return err
+	}
+	return s.onFreshTables(ctx, relations, tables, err, f)
+}
+
+// onFreshTables goes on with onTables after f had failed with the descriptions used.
+func (s *Store) onFreshTables(ctx context.Context, relations []string, used map[string]*table, failed error, f func(map[string]*table) (fence.Code, error)) error {
+	stood := 0 // how often nothing had changed
+	for i := 1; ; i++ {
 		tables := make(map[string]*table, len(relations))
 		same := failed != nil
 		for _, relation := range relations {
 			if tables[relation] != nil {
 				continue
 			}
-			t, err := s.tables.get(ctx, relation, i > 0)
+			t, err := s.tables.get(ctx, relation, true)
 			if err != nil {
 				return err
 			}
@@ -177,7 +204,7 @@ func (s *Store) onTables(ctx context.Context, relations []string, f func(map[str
 			return fence.Wrap(fence.CodeContention, failed, "a table, or its protection, is being changed")
 		}
 		code, err := f(tables)
-		if code != codeBindingChanged && !undefinedObject(err) && !errors.Is(err, errUnknownColumn) {
+		if !outOfDate(code, err) {
 			return err
 		}
 		used, failed = tables, err

@@ -28,8 +28,11 @@ func queueRowWrite(batch *pgx.Batch, t *table, w fence.RowWrite, text string) in
 	// A row that is there is admitted and changed, all in one snapshot.
 	admit := "WITH v AS MATERIALIZED (SELECT " + verdictColumns + " FROM fence.admit_row(" + strings.Join(admitArgs, ", ") + ") v" +
 		" WHERE EXISTS (SELECT 1 FROM " + t.name + " AS t WHERE " + keyMatch(t, 3) + ")), "
-	ctes, _, _ := strings.Cut(strings.TrimPrefix(change, "WITH "), " SELECT j, false FROM u")
+	ctes, _, found := strings.Cut(strings.TrimPrefix(change, "WITH "), " SELECT "+bounded("j", "NULL")+", false FROM u")
 	ctes = strings.ReplaceAll(ctes, "fence.admitted($1)", "$1::bigint > 0 AND (SELECT v.code = 'accepted' FROM v)")
+	if !found {
+		panic("the statement is not what the mutant knows")
+	}
 	batch.Queue(admit+ctes+" SELECT "+verdictColumns+" FROM (VALUES (1)) one LEFT JOIN v ON true WHERE v.code IS NOT NULL OR fence.undo(0)",
 		append(args, admitRowArgs(t, w)...)...)
 	batch.Queue("SELECT pg_catalog.row_to_json(t.*)::text, false FROM "+t.name+" AS t WHERE "+keyMatch(t, 2)+" AND fence.admitted($1)",

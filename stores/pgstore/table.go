@@ -37,6 +37,8 @@ type column struct {
 	name, typ, base string
 	// defaultSQL is the column's default, as an expression; empty when it has none.
 	defaultSQL string
+	// looked says that columnValue looks at what is written.
+	looked bool
 	// settable is false for generated columns and for identity columns GENERATED ALWAYS.
 	settable bool
 }
@@ -83,7 +85,7 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 	}
 	t.keyConstraint = deref(constraint)
 	for i := range names {
-		t.columns = append(t.columns, column{name: names[i], typ: types[i], base: bases[i], settable: settable[i], defaultSQL: deref(defaults[i])})
+		t.columns = append(t.columns, column{name: names[i], typ: types[i], base: bases[i], settable: settable[i], looked: isLooked(bases[i]), defaultSQL: deref(defaults[i])})
 	}
 	return &t, nil
 }

@@ -16,7 +16,7 @@ import (
 func columnValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 	element, isArray := strings.CutSuffix(c.base, "[]")
 	switch {
-	case element != "bytea" && !zoneless(element):
+	case !isLooked(c.base):
 		return nil, nil
 	case isArray && strings.HasPrefix(string(raw), "["):
 		return arrayValue(c, raw)
@@ -28,6 +28,12 @@ func columnValue(c column, raw json.RawMessage) (json.RawMessage, error) {
 		return nil, nil
 	}
 	return nil, keepsOffset(c, element, s)
+}
+
+// isLooked reports whether columnValue has anything to say of a type.
+func isLooked(base string) bool {
+	element := strings.TrimSuffix(base, "[]")
+	return element == "bytea" || zoneless(element)
 }
 
 // keepsOffset refuses a text whose offset a type drops: PostgreSQL reads dates, times and timestamps without a zone, and their ranges,
