@@ -58,6 +58,9 @@ func openWorld(t testing.TB, url string) *world {
 	if throughPgBouncer(t) {
 		cfg.URL, cfg.Pooled = testenv.PgBouncer(t, url, "transaction"), true
 	}
+	if strings.HasPrefix(t.Name(), "TestEachWriteAlone/") {
+		cfg.Lanes = -1
+	}
 	s, err := pgstore.Open(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -29,6 +29,8 @@ func TestThroughPgBouncer(t *testing.T) {
 		"AlteredSessions": TestManyAlteredSessions, "ExhaustedSequence": TestExhaustedSequence, "Admit": TestAdmit,
 		"Commit": TestCommitSpansLeases, "CommitIsAllOrNothing": TestCommitIsAllOrNothing, "Insert": TestInsert, "InsertUnderARole": TestInsertUnderARole,
 		"RowSecurity": TestRowSecurity, "AlteredInTraffic": TestAlteredInTheMiddleOfTraffic,
+		"Batch": TestBatchIsOneTransaction, "BatchThatFails": TestBatchThatFails, "BatchUnderARole": TestBatchUnderARole, "TogetherAsAlone": TestTogetherAsAlone,
+		"ObjectsTogether": TestObjectsTogetherAsAlone,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

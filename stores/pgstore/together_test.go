@@ -260,3 +260,17 @@ func (g *writeMaker) write() fence.RowWrite {
 	g.done = append(g.done, x)
 	return x
 }
+
+// TestEachWriteAlone runs tests of writes with a transaction for each, as they are made that cannot go with others. Elsewhere they go together.
+func TestEachWriteAlone(t *testing.T) {
+	for name, test := range map[string]func(*testing.T){
+		"Patch": TestPatch, "PutAndDelete": TestPutAndDelete, "Existence": TestExistence, "Suppressed": TestSuppressed, "ConcurrentWrites": TestConcurrentWrites,
+		"NumbersAsText": TestNumbersAsText, "RowSecurity": TestRowSecurity, "Objects": TestObjects, "Versions": TestVersions, "EveryType": TestEveryType,
+		"SettingsDoNotAdmit": TestSettingsDoNotAdmit, "ReplayedWhateverCameAfter": TestReplayedWhateverCameAfter,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
+}
