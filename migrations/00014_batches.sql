@@ -7,7 +7,8 @@
 --
 -- Each write names its binding by its place. A table's binding comes with what fence.admit_row checks, and its writes with
 -- the names of resource and lease; a bucket's has no version, and the leases of its writes are found here. match and none_match
--- are arrays as text, null where the write has no such condition; writes that have one are admitted one by one.
+-- are arrays as text, null where the write has no such condition, and both all null where no write has; writes that have one are admitted one
+-- by one.
 --
 -- The marks are raised in the order of their names, by the same rule as in fence.admit_resource and with the same effect: a row
 -- that another write holds is waited for and looked at again. Plans are made once and for keys; p_plain says that no code of a table's owner
@@ -18,7 +19,7 @@ CREATE FUNCTION fence.admit_batch(p_bindings text[], p_versions bigint[], p_rela
 RETURNS TABLE (item integer, verdict fence.verdict) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_settings constant text[] := ARRAY['plan_cache_mode', 'enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'enable_bitmapscan'];
+    v_settings constant text[] := ARRAY['plan_cache_mode', 'enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'enable_bitmapscan', 'jit'];
     v_before   text[] := CASE WHEN NOT p_plain THEN ARRAY(SELECT current_setting(n) FROM unnest(v_settings) n) END;
     v_now      timestamptz := clock_timestamp();
     v_codes    text[] := array_fill(NULL::text, ARRAY[cardinality(p_bindings)]);  -- of bindings: null is good
@@ -36,9 +37,11 @@ DECLARE
     v_new_digests   bytea[];
     v_write    record;
 BEGIN
-    PERFORM fence.require_read_committed(), set_config('fence.admitted', '', true), set_config('lock_timeout', p_lock_timeout::text, true);
-    PERFORM set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-            set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true);
+    IF current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM fence.require_read_committed();
+    END IF;
+    PERFORM set_config('fence.admitted', '', true), set_config('lock_timeout', p_lock_timeout::text, true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+            set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true);  -- what is off costs 10^10, which jit takes for work
     FOR i IN 1..cardinality(p_bindings) LOOP
         IF NOT pg_try_advisory_xact_lock_shared(fence.binding_lock(p_bindings[i])) THEN
             v_codes[i] := 'busy';
@@ -56,21 +59,36 @@ BEGIN
           FROM unnest(p_of, p_resources, p_leases) WITH ORDINALITY w(binding, resource, lease, pos), LATERAL (SELECT p_bindings[w.binding] AS name) b;
         v_shut := v_shut OR array_position(p_leases, NULL) IS NOT NULL;
     END IF;
-    SELECT array_agg(l.lease) INTO v_busy
-      FROM (SELECT u.lease, fence.lease_lock(u.lease) AS lock FROM unnest(p_leases) u(lease) ORDER BY lock OFFSET 0) l
-     WHERE NOT pg_try_advisory_xact_lock_shared(l.lock);
+    IF cardinality(p_leases) = 1 THEN
+        v_busy := CASE WHEN NOT pg_try_advisory_xact_lock_shared(fence.lease_lock(p_leases[1])) THEN p_leases END;
+    ELSE
+        SELECT array_agg(l.lease) INTO v_busy
+          FROM (SELECT u.lease, fence.lease_lock(u.lease) AS lock FROM unnest(p_leases) u(lease) ORDER BY lock OFFSET 0) l
+         WHERE NOT pg_try_advisory_xact_lock_shared(l.lock);
+    END IF;
     IF v_busy IS NOT NULL OR v_shut THEN
         SELECT array_agg(coalesce(v_codes[w.binding], CASE WHEN w.lease IS NULL THEN 'not-found' WHEN w.lease = ANY (v_busy) THEN 'busy' END) ORDER BY w.pos) INTO v_codes_of
           FROM unnest(p_of, p_leases) WITH ORDINALITY w(binding, lease, pos);
     END IF;
-    UPDATE fence.marks m SET token = w.token, lease = w.lease, principal = w.principal, digest = w.digest, created = false, xid = pg_current_xact_id(), written_at = v_now
-      FROM (SELECT u.resource, u.lease, u.token, u.principal, u.digest
-              FROM unnest(p_resources, p_leases, p_tokens, p_principals, p_digests, p_matches, p_none_matches, v_codes_of)
-                   u(resource, lease, token, principal, digest, match, none_match, code)
-                   JOIN fence.grants g ON g.lease = u.lease
-             WHERE u.code IS NULL AND u.match IS NULL AND u.none_match IS NULL AND fence.decide_grant(g, u.token, u.principal) = 'accepted'
-             ORDER BY u.resource COLLATE "C" OFFSET 0) w
-     WHERE m.resource = w.resource AND m.token < w.token;
+    IF v_codes_of IS NULL AND p_matches IS NULL THEN
+        -- The same as below, with less to unnest.
+        UPDATE fence.marks m SET token = w.token, lease = w.lease, principal = w.principal, digest = w.digest, created = false, xid = pg_current_xact_id(), written_at = v_now
+          FROM (SELECT u.resource, u.lease, u.token, u.principal, u.digest
+                  FROM unnest(p_resources, p_leases, p_tokens, p_principals, p_digests) u(resource, lease, token, principal, digest)
+                       JOIN fence.grants g ON g.lease = u.lease
+                 WHERE fence.decide_grant(g, u.token, u.principal) = 'accepted'
+                 ORDER BY u.resource COLLATE "C" OFFSET 0) w
+         WHERE m.resource = w.resource AND m.token < w.token;
+    ELSE
+        UPDATE fence.marks m SET token = w.token, lease = w.lease, principal = w.principal, digest = w.digest, created = false, xid = pg_current_xact_id(), written_at = v_now
+          FROM (SELECT u.resource, u.lease, u.token, u.principal, u.digest
+                  FROM unnest(p_resources, p_leases, p_tokens, p_principals, p_digests, p_matches, p_none_matches, v_codes_of)
+                       u(resource, lease, token, principal, digest, match, none_match, code)
+                       JOIN fence.grants g ON g.lease = u.lease
+                 WHERE u.code IS NULL AND u.match IS NULL AND u.none_match IS NULL AND fence.decide_grant(g, u.token, u.principal) = 'accepted'
+                 ORDER BY u.resource COLLATE "C" OFFSET 0) w
+         WHERE m.resource = w.resource AND m.token < w.token;
+    END IF;
     GET DIAGNOSTICS v_raised = ROW_COUNT;
     item := 0;
     verdict.written_at := v_now;

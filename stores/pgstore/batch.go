@@ -84,9 +84,12 @@ func (s *Store) queueAdmitBatch(batch *pgx.Batch, entries []*entry, plain bool) 
 		tokens        = make([]int64, n)
 		principals    = make([]string, n)
 		digests       = make([][]byte, n)
-		matches       = make([]*string, n)
-		noneMatches   = make([]*string, n)
+		matches       []*string // nil: no write has a condition
+		noneMatches   []*string
 	)
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.write.cond.Match != nil || e.write.cond.NoneMatch != nil }) {
+		matches, noneMatches = make([]*string, n), make([]*string, n)
+	}
 	for i, e := range entries {
 		b := e.binding()
 		at := slices.Index(names, b.name)
@@ -99,7 +102,9 @@ func (s *Store) queueAdmitBatch(batch *pgx.Batch, entries []*entry, plain bool) 
 		}
 		of[i], resources[i], leases[i] = int32(at+1), e.resource, emptyAsNull(e.lease)
 		tokens[i], principals[i], digests[i] = e.write.token, e.write.principal, e.write.digest[:]
-		matches[i], noneMatches[i] = arrayText(e.write.cond.Match), arrayText(e.write.cond.NoneMatch)
+		if matches != nil {
+			matches[i], noneMatches[i] = arrayText(e.write.cond.Match), arrayText(e.write.cond.NoneMatch)
+		}
 	}
 	wait := s.cfg.LockTimeout
 	if n > 1 {

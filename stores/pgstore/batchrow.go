@@ -1,6 +1,7 @@
 package pgstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -79,7 +80,10 @@ func (r *rowEntry) sameStatement(o *rowEntry) bool {
 		slices.Equal(a.Columns, b.Columns) && (a.Op != fence.OpPut || a.If.Absent == b.If.Absent && a.If.Exists == b.If.Exists)
 }
 
-// args are the places, resources, tokens and bodies of the writes, and the parts of their keys.
+// batchParams counts the parameters before those of the key.
+const batchParams = 4
+
+// args are the places, resources, tokens and bodies of the writes, the parts of their keys, and how long a row may be that is answered.
 func (g *rowGroup) args() []any {
 	var (
 		n         = len(g.entries)
@@ -92,7 +96,7 @@ func (g *rowGroup) args() []any {
 		keys[k] = make([]string, n)
 	}
 	for i, e := range g.entries {
-		resources[i], tokens[i], bodies[i] = e.resource, e.write.token, e.row.text
+		resources[i], tokens[i], bodies[i] = e.resource, e.write.token, cmp.Or(e.row.text, "{}")
 		for k := range keys {
 			keys[k][i] = e.row.w.Row.Key[k]
 		}
@@ -101,7 +105,7 @@ func (g *rowGroup) args() []any {
 	for _, parts := range keys {
 		args = append(args, parts)
 	}
-	return args
+	return append(args, int32(maxRow/n)) // what is left out of the answer is read later
 }
 
 // sql is the statement that changes the rows of those writes that were admitted. It returns the place of each and its row, and raises
@@ -110,11 +114,11 @@ func (g *rowGroup) sql() string {
 	t, w := g.like.t, g.like.w
 	key := make([]string, len(t.key))
 	columns := "item, resource, token, body"
-	arrays := "$1::integer[], $2::text[], $3::bigint[], $4::text[]"
+	arrays := "$1::integer[], $2::text[], $3::bigint[], $4::text[]::json[]"
 	for k := range key {
 		key[k] = fmt.Sprintf("g.k%d::%s", k, t.keyTypes[k])
 		columns += fmt.Sprintf(", k%d", k)
-		arrays += fmt.Sprintf(", $%d::text[]", 5+k)
+		arrays += fmt.Sprintf(", $%d::text[]", batchParams+k+1)
 	}
 	admitted := "SELECT v.* FROM unnest(" + arrays + ") v(" + columns + ") JOIN fence.marks m ON m.resource OPERATOR(pg_catalog.=) v.resource" +
 		" AND m.token OPERATOR(pg_catalog.=) v.token AND m.xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned()"

@@ -199,7 +199,7 @@ type writeMaker struct {
 func (g *writeMaker) pick(of ...string) string { return of[g.rng.IntN(len(of))] }
 
 func (g *writeMaker) write() fence.RowWrite {
-	if len(g.done) > 0 && g.rng.IntN(12) == 0 {
+	if len(g.done) > 0 && g.rng.IntN(7) == 0 {
 		x := g.done[max(0, len(g.done)-1-g.rng.IntN(8))] // again: a replay, or stale
 		if x.Op != fence.OpDelete && g.rng.IntN(3) == 0 {
 			x.Body = append(slices.Clone(x.Body), ' ') // another request with the same token
