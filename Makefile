@@ -7,7 +7,7 @@ TOOLS := $(CURDIR)/.cache/bin
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help build install release demo test soak mutants model bench-leases bench-objects fuzz deps testdeps tools lint fmt clean
+.PHONY: help build install release demo test soak mutants model bench bench-leases bench-objects fuzz deps testdeps tools peers lint fmt clean
 
 help: ## Show this help
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,11 @@ mutants: deps testdeps tools ## Show that the checkers find mistakes: each is ma
 model: testdeps ## Search the protocol's model with the larger bounds
 	go test ./e2e/model -count 1 -v -parallel 2 -timeout 90m -args -model.long
 
+# The program in the foreground: what ends make ends it, and it the servers.
+bench: deps build peers ## Compare a fenced write with an unfenced one, into bench/results.md and .json (QUICK=1: 3 minutes)
+	cd bench && go build -o "$(TOOLS)/bench-rows" ./rows
+	cd bench && exec "$(TOOLS)/bench-rows" -gateway ../bin/fencegate -peers ../.cache/peers -data ../.cache -out . $(if $(QUICK),-quick) $(ARGS)
+
 bench-leases: deps testdeps ## Measure leases beside other libraries', for two minutes (ARGS=-quick)
 	cd bench && go run ./leases $(ARGS)
 
@@ -101,10 +106,31 @@ tools: ## Build the test S3 server and the linter into .cache/bin
 	@$(call install,versitygw,github.com/versity/versitygw,/cmd/versitygw,$(VERSITYGW))
 	@$(call install,staticcheck,honnef.co/go/tools,/cmd/staticcheck,$(STATICCHECK))
 
+peers: export SCRIPT = $(value install_peers)
+peers:
+	@bash -euo pipefail -c "$$SCRIPT"
+
 # install: program, module, package in the module, version
 define install
 go version -m "$(TOOLS)/$(1)" 2>/dev/null | grep -Eq '^[[:space:]]mod[[:space:]]$(2)[[:space:]]$(4)[[:space:]]' \
 	|| { echo "building $(1) $(4)"; GOBIN="$(TOOLS)" go install $(2)$(3)@$(4); }
+endef
+
+# Without the peers the rest is measured all the same, and says that they are missing.
+define install_peers
+from=bench/rows/peers to=.cache/peers
+mkdir -p $to
+cp -R $from/. $to
+cmp -s $from/package-lock.json $to/installed.json && exit
+rm -f $to/installed.json
+echo "installing the programs that rows are compared with, with npm"
+if ! command -v npm >/dev/null; then
+	echo "make: npm is missing, and they are left out: apt-get install npm, or brew install node" >&2
+elif (cd $to && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error); then
+	cp $from/package-lock.json $to/installed.json
+else
+	echo "make: npm has failed, and they are left out" >&2
+fi
 endef
 
 define require
