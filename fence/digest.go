@@ -11,14 +11,21 @@ type Digest [sha256.Size]byte
 
 // DigestOf hashes the fields, each preceded by its length in 8 bytes, so that no two lists of fields run together.
 func DigestOf(fields ...string) Digest {
-	h := sha256.New()
-	var size [8]byte
+	const prefix = 8
+	size := prefix * len(fields)
 	for _, f := range fields {
-		binary.BigEndian.PutUint64(size[:], uint64(len(f)))
-		h.Write(size[:])
-		h.Write([]byte(f))
+		size += len(f)
 	}
-	return Digest(h.Sum(nil))
+	// Small fields have room here, and take no memory.
+	var room [512]byte
+	text := room[:0]
+	if size > len(room) {
+		text = make([]byte, 0, size)
+	}
+	for _, f := range fields {
+		text = append(binary.BigEndian.AppendUint64(text, uint64(len(f))), f...)
+	}
+	return sha256.Sum256(text)
 }
 
 // String returns the digest in hex.

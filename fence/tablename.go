@@ -42,7 +42,10 @@ func identifier(whole, s string) (name, rest string, err error) {
 	if strings.HasPrefix(s, `"`) {
 		name, rest, err = quoted(whole, s[1:])
 	} else {
-		end := strings.IndexByte(s+".", '.')
+		end := strings.IndexByte(s, '.')
+		if end < 0 {
+			end = len(s)
+		}
 		name, rest = fold(s[:end]), s[end:]
 		if !plain(name) {
 			err = badTable(whole)

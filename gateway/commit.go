@@ -19,7 +19,7 @@ func (g *Gateway) commitEndpoint(string) (endpoint, error) {
 		return endpoint{}, fence.Errorf(fence.CodeNotFound, "this gateway takes no commits")
 	}
 	// What it is about stands in the body: each write is authorised by itself.
-	return endpoint{piecewise: true, methods: []method{{name: http.MethodPost, op: "commit", verb: VerbWrite, serve: g.commit}}}, nil
+	return endpoint{piecewise: true, methods: []method{{name: http.MethodPost, op: "commit", verb: VerbWrite, serve: untargeted(g.commit)}}}, nil
 }
 
 // commit carries several writes out, or none.
@@ -196,9 +196,10 @@ func (g *Gateway) commitRow(r *http.Request, by fence.Access, cond fence.Conditi
 	if err := allowed(r, about.with(VerbWrite)); err != nil {
 		return nil, err
 	}
+	to := rightsTo(r, name.Table)
 	w := &fence.RowWrite{
 		Op: fence.Op(e.Op), Row: name, Access: by, If: cond, NumbersAsText: prefersNumbersAsText(r.Header),
-		Settable: columnsOf(r, VerbWrite, name.Table), Shown: shownTo(r, name.Table),
+		Settable: to.settable, Shown: to.shown,
 	}
 	switch {
 	case e.Blob != "":

@@ -43,7 +43,7 @@ func respondCommit(w http.ResponseWriter, r *http.Request, c fence.Commit, done 
 		if err != nil {
 			return settled(err)
 		}
-		if row == nil || minimal || !mayRead(r, c.Writes[i].Row.Row) {
+		if row == nil || minimal || !rightsTo(r, c.Writes[i].Row.Row.Table).read {
 			b.Write(text)
 			continue
 		}

@@ -26,7 +26,7 @@ func (t etag) mark() (fence.Token, bool) {
 // If-None-Match compares weakly.
 func conditions(h http.Header) (fence.Condition, error) {
 	var c fence.Condition
-	tags, star, err := parseTags("If-Match", h.Values("If-Match"))
+	tags, star, err := parseTags("If-Match", h["If-Match"])
 	if err != nil {
 		return fence.Condition{}, err
 	}
@@ -39,7 +39,7 @@ func conditions(h http.Header) (fence.Condition, error) {
 			c.Match = append(c.Match, m)
 		}
 	}
-	tags, star, err = parseTags("If-None-Match", h.Values("If-None-Match"))
+	tags, star, err = parseTags("If-None-Match", h["If-None-Match"])
 	if err != nil {
 		return fence.Condition{}, err
 	}
@@ -56,7 +56,7 @@ func conditions(h http.Header) (fence.Condition, error) {
 // a write, and the client believes that it does.
 func writeConditions(h http.Header) (fence.Condition, error) {
 	for _, name := range []string{"If-Unmodified-Since", "If-Modified-Since"} {
-		if h.Get(name) != "" {
+		if lines := h[name]; len(lines) > 0 && lines[0] != "" {
 			return fence.Condition{}, fence.Errorf(fence.CodeInvalidRequest, "a write cannot depend on a date, use If-Match").In(name)
 		}
 	}

@@ -18,6 +18,9 @@ import (
 
 // requireJSON refuses a body that does not say it is JSON: a form that a web page can send must never be a write.
 func requireJSON(h http.Header) error {
+	if lines := h["Content-Type"]; len(lines) == 1 && lines[0] == "application/json" && h["Content-Encoding"] == nil {
+		return nil // as most say it
+	}
 	value, err := one(h, "Content-Type")
 	if err != nil {
 		return err
@@ -36,26 +39,61 @@ func requireJSON(h http.Header) error {
 
 // readBody reads a JSON body of at most MaxBody bytes.
 func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	tooLarge := fence.Errorf(fence.CodeTooLarge, "a JSON body has at most %d bytes", g.cfg.MaxBody)
 	if r.ContentLength > g.cfg.MaxBody {
-		return nil, tooLarge
+		return nil, g.tooLarge()
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, g.cfg.MaxBody))
-	var over *http.MaxBytesError
-	switch {
-	case errors.As(err, &over):
-		return nil, tooLarge
-	case err != nil:
+	body, err := g.bodyOf(w, r)
+	if err != nil {
+		var over *http.MaxBytesError
+		if errors.As(err, &over) {
+			return nil, g.tooLarge()
+		}
 		return nil, fence.Wrap(fence.CodeInvalidRequest, err, "the body could not be read to its end")
 	}
+	exchangeOf(r.Context()).bodyRead = true
 	// What follows may take longer than the body: an acquire waits.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	_ = setReadDeadline(w, time.Time{})
 	return body, nil
+}
+
+func (g *Gateway) tooLarge() error {
+	return fence.Errorf(fence.CodeTooLarge, "a JSON body has at most %d bytes", g.cfg.MaxBody)
+}
+
+// bodyOf reads a body to its end. One whose length is told is read at once, where it is there at once: room for one byte more lets the
+// reader say in the same call that it is over.
+func (g *Gateway) bodyOf(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength <= 0 || r.ContentLength > smallBody {
+		return io.ReadAll(http.MaxBytesReader(w, r.Body, g.cfg.MaxBody))
+	}
+	body := make([]byte, 0, r.ContentLength+1)
+	for {
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case err != nil:
+			return nil, err
+		case len(body) == cap(body):
+			// Whoever is in between changed the body and not its length.
+			rest, err := io.ReadAll(http.MaxBytesReader(w, r.Body, max(0, g.cfg.MaxBody-int64(len(body)))))
+			return append(body, rest...), err
+		}
+	}
 }
 
 // scanObject checks that body is one JSON object that means the same to every reader, and returns its names in
 // order. No name is given twice in one object, nothing is escaped that PostgreSQL or UTF-8 cannot hold.
 func scanObject(body []byte, maxDepth int) ([]string, error) {
+	if names, ok := scanPlain(body, maxDepth); ok {
+		return names, nil
+	}
+	return scanAny(body, maxDepth)
+}
+
+// scanAny is scanObject for every body.
+func scanAny(body []byte, maxDepth int) ([]string, error) {
 	if !utf8.Valid(body) {
 		return nil, fence.Errorf(fence.CodeInvalidRequest, "the body is not UTF-8")
 	}
@@ -71,6 +109,9 @@ func scanObject(body []byte, maxDepth int) ([]string, error) {
 	}
 	return scanNames(body, maxDepth)
 }
+
+// smallBody is the longest body whose memory is taken before any of it has come, in bytes.
+const smallBody = 16 << 10
 
 // scope is one open object or array. names is nil for an array.
 type scope struct {

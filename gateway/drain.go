@@ -16,7 +16,7 @@ const (
 func (g *Gateway) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(g.cfg.WriteTimeout))
+			_ = setReadDeadline(w, time.Now().Add(g.cfg.WriteTimeout))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -26,7 +26,7 @@ func (g *Gateway) bounded(next http.Handler) http.Handler {
 // sees the refusal and not a broken pipe. A client that waits for 100 Continue is not asked for its body. The
 // deadline stays for what net/http reads afterwards.
 func (g *Gateway) drain(w http.ResponseWriter, r *http.Request) {
-	if r.Body == nil || r.Body == http.NoBody {
+	if r.Body == nil || r.Body == http.NoBody || exchangeOf(r.Context()).bodyRead {
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(min(drainTime, g.cfg.WriteTimeout)))

@@ -30,7 +30,7 @@ func (g *Gateway) eventsEndpoint(string) (endpoint, error) {
 		return endpoint{}, noPath(nil, nil)
 	}
 	return endpoint{piecewise: true, methods: []method{
-		{name: http.MethodGet, op: "stream", verb: VerbRead, query: true, serve: g.streamEvents},
+		{name: http.MethodGet, op: "stream", verb: VerbRead, query: true, serve: untargeted(g.streamEvents)},
 	}}, nil
 }
 

@@ -54,13 +54,14 @@ type Refusal struct {
 // Refused logs a refusal, keeps a write that was refused for its token among the events, and reads a bounded part of the request's body. It
 // returns the error without what its code must not disclose.
 func (f Front) Refused(w http.ResponseWriter, r *http.Request, refusal Refusal) *fence.Error {
-	ctx := context.WithValue(r.Context(), callerKey{}, refusal.Caller)
+	x := exchangeOf(r.Context())
+	x.caller = refusal.Caller
 	e := refusalOf(refusal.Err)
-	p := newProblem(e, traceID(ctx))
+	p := newProblem(e, x.trace)
 	p.Status = refusal.Status
-	f.g.logRefusal(r.WithContext(ctx), p, refusal.Err)
+	f.g.logRefusal(r.WithContext(x), p, refusal.Err)
 	if refusal.Verb == VerbWrite {
-		f.g.refusals.note(principalOf(ctx), refusal.Err)
+		f.g.refusals.note(principalOf(x), refusal.Err)
 	}
 	f.g.drain(w, r)
 	return e

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,7 +92,7 @@ type Config struct {
 	// MaxStreamsEach is how many of them one principal has. Defaults to 16.
 	MaxStreamsEach int
 
-	// WriteTimeout bounds the reading of every body but an object's, and a write that has been read. Defaults to 15 s.
+	// WriteTimeout bounds the reading of every body but an object's, and a write that has been read, which may take a sixtieth more. Defaults to 15 s.
 	WriteTimeout time.Duration
 	// UploadLimit and DownloadLimit bound the transfer of one object's body. The grace period after which a blob is
 	// collected must be longer than both. Default to 1 h.
@@ -133,8 +134,13 @@ func (c Config) validate() error {
 // Gateway is the HTTP API. Its goroutines are those of the requests, one that looks for events while there are streams of
 // them, and that of Run.
 type Gateway struct {
-	cfg Config
-	mux http.Handler
+	cfg        Config
+	mux        http.Handler
+	rowMethods []method
+	// writes bounds writes of rows.
+	writes deadlines
+	// routeContexts are those of requests that are over.
+	routeContexts sync.Pool
 	// pace is nil without a limit.
 	pace *pace
 	// leaving is set by Leave, draining is done once Drain was called.
@@ -177,6 +183,8 @@ func New(cfg Config) (*Gateway, error) {
 		g.feed = newFeed(cfg.Events, cfg.Log)
 	}
 	g.draining, g.stopWaiting = context.WithCancel(context.Background())
+	g.writes.limit = cfg.WriteTimeout
+	g.rowMethods = g.newRowMethods()
 	g.mux = g.routes()
 	return g, nil
 }
@@ -191,15 +199,20 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return nil
 }
 
-// detached is the context of a write: the client's disconnect does not cancel it, a deadline of its own does.
+// detached is the context of a write that may take a limit of its own: the client's disconnect does not cancel it.
 func detached(r *http.Request, limit time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(r.Context()), limit)
 }
 
+// isCoded reports whether an error that there is has a code.
+func isCoded(err error) bool {
+	_, coded := errors.AsType[*fence.Error](err)
+	return coded
+}
+
 // settled returns the error of a write so that it keeps I7: one without a code does not say that nothing changed.
 func settled(err error) error {
-	var coded *fence.Error
-	if err == nil || errors.As(err, &coded) {
+	if err == nil || isCoded(err) {
 		return err
 	}
 	return fence.Wrap(fence.CodeOutcomeUnknown, err,

@@ -26,7 +26,8 @@ func (g *Gateway) insertRow(w http.ResponseWriter, r *http.Request, table string
 		return err
 	}
 	write.NumbersAsText = prefersNumbersAsText(r.Header)
-	write.Shown, write.Settable = shownTo(r, table), columnsOf(r, VerbWrite, table)
+	rights := rightsTo(r, table)
+	write.Shown, write.Settable = rights.shown, rights.settable
 	ctx, cancel := detached(r, g.cfg.WriteTimeout)
 	defer cancel()
 	row, err := g.cfg.Rows.WriteRow(ctx, write)
@@ -36,7 +37,7 @@ func (g *Gateway) insertRow(w http.ResponseWriter, r *http.Request, table string
 	if row.Made != nil {
 		w.Header().Set("Location", "/v1/rows/"+escapeName(table)+"/"+escapedKey(row.Made))
 	}
-	respondRow(w, r, write, row)
+	respondRow(w, r, write, row, rights)
 	return nil
 }
 

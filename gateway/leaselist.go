@@ -18,7 +18,7 @@ const (
 
 func (g *Gateway) leasesEndpoint(string) (endpoint, error) {
 	return endpoint{piecewise: true, methods: []method{
-		{name: http.MethodGet, op: "list", verb: VerbRead, query: true, serve: g.listLeases},
+		{name: http.MethodGet, op: "list", verb: VerbRead, query: true, serve: untargeted(g.listLeases)},
 	}}, nil
 }
 

@@ -14,20 +14,20 @@ func (g *Gateway) leaseEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	e := endpoint{about: Action{Lease: name}}
+	e := endpoint{about: Action{Lease: name}, target: name}
 	switch call {
 	case "tokens":
-		e.methods = []method{on(http.MethodPost, "tokens", VerbLease, name, g.moreTokens)}
+		e.methods = []method{on(http.MethodPost, "tokens", VerbLease, g.moreTokens)}
 	case "verify":
-		e.methods = []method{on(http.MethodPost, "verify", VerbRead, name, g.verify)}
+		e.methods = []method{on(http.MethodPost, "verify", VerbRead, g.verify)}
 	case "break":
-		e.methods = []method{on(http.MethodPost, "break", VerbAdmin, name, g.breakLease)}
+		e.methods = []method{on(http.MethodPost, "break", VerbAdmin, g.breakLease)}
 	default:
 		e.methods = []method{
-			on(http.MethodGet, "inspect", VerbRead, name, g.inspect),
-			on(http.MethodPost, "acquire", VerbLease, name, g.acquire),
-			on(http.MethodPut, "renew", VerbLease, name, g.renew),
-			on(http.MethodDelete, "release", VerbLease, name, g.release),
+			on(http.MethodGet, "inspect", VerbRead, g.inspect),
+			on(http.MethodPost, "acquire", VerbLease, g.acquire),
+			on(http.MethodPut, "renew", VerbLease, g.renew),
+			on(http.MethodDelete, "release", VerbLease, g.release),
 		}
 	}
 	return e, nil

@@ -16,12 +16,12 @@ func (g *Gateway) loopback(next http.Handler) http.Handler {
 		if !loopbackHost(r.Host) {
 			return fence.Errorf(fence.CodeForbidden, "without authentication this gateway answers to loopback names only").In("Host")
 		}
-		for _, origin := range r.Header.Values("Origin") {
+		for _, origin := range r.Header["Origin"] {
 			if !sameOrigin(origin, r.Host) {
 				return fence.Errorf(fence.CodeForbidden, "the request comes from a page of another origin").In("Origin")
 			}
 		}
-		for _, site := range r.Header.Values("Sec-Fetch-Site") {
+		for _, site := range r.Header["Sec-Fetch-Site"] {
 			if strings.EqualFold(site, "cross-site") {
 				return fence.Errorf(fence.CodeForbidden, "the request comes from a page of another site").In("Sec-Fetch-Site")
 			}

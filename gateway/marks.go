@@ -2,7 +2,7 @@ package gateway
 
 import (
 	"net/http"
-	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,13 +16,13 @@ func (g *Gateway) rowMarkEndpoint(rest string) (endpoint, error) {
 		if err != nil {
 			return endpoint{}, err
 		}
-		return endpoint{about: about, methods: []method{on(http.MethodGet, "get", VerbRead, fence.RowName{Table: table}, g.rowMark)}}, nil
+		return endpoint{about: about, target: fence.RowName{Table: table}, methods: []method{on(http.MethodGet, "get", VerbRead, g.rowMark)}}, nil
 	}
 	name, table, err := rowPath(rest)
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{about: table, methods: []method{on(http.MethodGet, "get", VerbRead, name, g.rowMark)}}, nil
+	return endpoint{about: table, target: name, methods: []method{on(http.MethodGet, "get", VerbRead, g.rowMark)}}, nil
 }
 
 func (g *Gateway) objectMarkEndpoint(rest string) (endpoint, error) {
@@ -30,7 +30,7 @@ func (g *Gateway) objectMarkEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{about: aboutObject(name), methods: []method{on(http.MethodGet, "get", VerbRead, name, g.objectMark)}}, nil
+	return endpoint{about: aboutObject(name), target: name, methods: []method{on(http.MethodGet, "get", VerbRead, g.objectMark)}}, nil
 }
 
 func (g *Gateway) rowMark(w http.ResponseWriter, r *http.Request, name fence.RowName) error {
@@ -73,14 +73,42 @@ func respondMark(w http.ResponseWriter, s fence.State) {
 // setState tells the mark and the lease, as every answer about a resource does. The ETag is the mark and not a hash
 // of the answer: a projection is no validator for the resource.
 func setState(h http.Header, s fence.State) {
-	h.Set(headerToken, s.Mark.String())
-	h.Set("ETag", `"`+s.Mark.String()+`"`)
-	if s.Lease != "" {
-		h.Set(headerLease, escapeName(s.Lease))
+	tag := make([]byte, 0, len(`"999999999999999"`))
+	tag = append(tag, '"')
+	tag = strconv.AppendInt(tag, int64(s.Mark), 10)
+	etag := string(append(tag, '"'))
+	headers := [][2]string{{headerToken, etag[1 : len(etag)-1]}, {"Etag", etag}, {headerLease, ""}}
+	if s.Lease == "" {
+		headers = headers[:2]
+	} else {
+		headers[2][1] = escapeName(s.Lease)
 	}
+	setHeaders(h, headers)
 }
 
 // escapeName keeps RFC 3986's unreserved characters and percent-encodes every other byte.
 func escapeName(s string) string {
-	return strings.ReplaceAll(url.QueryEscape(s), "+", "%20") // a + in s has become %2B
+	const digits = "0123456789ABCDEF"
+	other := 0
+	for i := range len(s) {
+		if !isUnreserved(s[i]) {
+			other++
+		}
+	}
+	if other == 0 {
+		return s
+	}
+	escaped := make([]byte, 0, len(s)+2*other)
+	for i := range len(s) {
+		if c := s[i]; isUnreserved(c) {
+			escaped = append(escaped, c)
+		} else {
+			escaped = append(escaped, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return string(escaped)
+}
+
+func isUnreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }

@@ -19,9 +19,9 @@ func (g *Gateway) objectListEndpoint(rest string) (endpoint, error) {
 	if bucket == "" {
 		return endpoint{}, fence.Errorf(fence.CodeNotFound, "a list is /v1/objects/{bucket}")
 	}
-	list := on(http.MethodGet, "list", VerbRead, bucket, g.listObjects)
+	list := on(http.MethodGet, "list", VerbRead, g.listObjects)
 	list.query = true
-	return endpoint{about: Action{Bucket: bucket}, piecewise: true, methods: []method{list}}, nil
+	return endpoint{about: Action{Bucket: bucket}, piecewise: true, target: bucket, methods: []method{list}}, nil
 }
 
 // listObjects answers a page of a bucket: what the caller may read of it.

@@ -16,13 +16,13 @@ func (g *Gateway) objectEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	get := on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Objects.ObjectMark, g.getObject))
+	get := on(http.MethodGet, "get", VerbRead, stated(g.cfg.Objects.ObjectMark, g.getObject))
 	get.query = true
-	return endpoint{about: aboutObject(name), methods: []method{
+	return endpoint{about: aboutObject(name), target: name, methods: []method{
 		get,
-		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.putObject)),
-		on(http.MethodPost, "copy", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.postObject)),
-		on(http.MethodDelete, "delete", VerbWrite, name, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),
+		on(http.MethodPut, "put", VerbWrite, stated(g.cfg.Objects.ObjectMark, g.putObject)),
+		on(http.MethodPost, "copy", VerbWrite, stated(g.cfg.Objects.ObjectMark, g.postObject)),
+		on(http.MethodDelete, "delete", VerbWrite, stated(g.cfg.Objects.ObjectMark, g.deleteObject)),
 	}}, nil
 }
 

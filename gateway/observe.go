@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"net/http"
 	"time"
 
@@ -19,37 +18,27 @@ type Observation struct {
 	Duration time.Duration
 }
 
-type observationKey struct{}
-
-// observationOf returns what is noted about a request. Requests that nobody observes get a value that is thrown away.
-func observationOf(ctx context.Context) *Observation {
-	if o, ok := ctx.Value(observationKey{}).(*Observation); ok {
-		return o
-	}
-	return &Observation{}
-}
-
 // observed tells Config.Observe what became of each request of a family.
 func (g *Gateway) observed(api string, next http.Handler) http.Handler {
 	if g.cfg.Observe == nil || api == "" {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		o, start := &Observation{API: api}, time.Now()
+		o, start := &exchangeOf(r.Context()).noted, time.Now()
+		o.API = api
 		// Also when the handler panics, which is how an answer is cut off.
 		defer func() {
 			o.Duration = time.Since(start)
 			g.cfg.Observe(r.Context(), *o)
 		}()
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), observationKey{}, o)))
+		next.ServeHTTP(w, r)
 	})
 }
 
 // noteAnswer remembers the code of an answer that is no refusal.
-func noteAnswer(w http.ResponseWriter, r *http.Request) {
-	code := fence.CodeAccepted
-	if w.Header().Get(headerReplayed) != "" {
-		code = fence.CodeReplayed
+func (x *exchange) noteAnswer() {
+	x.noted.Code = fence.CodeAccepted
+	if x.answer.replayed {
+		x.noted.Code = fence.CodeReplayed
 	}
-	observationOf(r.Context()).Code = code
 }

@@ -23,7 +23,7 @@ const (
 
 func (g *Gateway) openAPIEndpoint(string) (endpoint, error) {
 	// Of the tables it shows those that the caller may read or write.
-	return endpoint{piecewise: true, methods: []method{{name: http.MethodGet, op: "openapi", verb: VerbRead, serve: g.openAPI}}}, nil
+	return endpoint{piecewise: true, methods: []method{{name: http.MethodGet, op: "openapi", verb: VerbRead, serve: untargeted(g.openAPI)}}}, nil
 }
 
 // openAPI answers the document about everything that this gateway serves, as the caller may see it.

@@ -21,7 +21,7 @@ func applyNumbers(answer, request http.Header) {
 
 // preferred reports whether the client asks for a preference that has no value.
 func preferred(h http.Header, name string) bool {
-	for _, line := range h.Values("Prefer") {
+	for _, line := range h["Prefer"] {
 		for p := range strings.SplitSeq(line, ",") {
 			p, _, _ = strings.Cut(p, ";")
 			if strings.EqualFold(strings.TrimSpace(p), name) {
@@ -34,7 +34,7 @@ func preferred(h http.Header, name string) bool {
 
 // preference returns the value of a preference. The first of a name counts.
 func preference(h http.Header, name string) string {
-	for _, line := range h.Values("Prefer") {
+	for _, line := range h["Prefer"] {
 		for p := range strings.SplitSeq(line, ",") {
 			p, _, _ = strings.Cut(p, ";")
 			n, value, _ := strings.Cut(p, "=")

@@ -56,7 +56,7 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 	}
 	p := newProblem(e, traceID(ctx))
-	observationOf(ctx).Code = e.Code
+	exchangeOf(ctx).noted.Code = e.Code
 	g.logRefusal(r, p, err)
 	g.drain(w, r)
 	h := w.Header()
@@ -74,8 +74,8 @@ func (g *Gateway) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // refusalOf returns a copy of the coded error in err, without what its code must not disclose.
 func refusalOf(err error) *fence.Error {
-	var coded *fence.Error
-	if !errors.As(err, &coded) {
+	coded, ok := errors.AsType[*fence.Error](err)
+	if !ok {
 		return fence.Wrap(fence.CodeInternal, err, "the gateway failed; its log has the cause under this trace id")
 	}
 	e := *coded

@@ -4,15 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
-
-	"github.com/go-chi/chi/v5/middleware"
 )
 
 // recovered answers a panic. A panic in the middle of a write does not say that nothing changed (I7). When the
 // answer has begun, the connection is cut instead, so that nobody takes it for a whole one (I6).
 func (g *Gateway) recovered(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
 			v := recover()
 			if v == nil {
@@ -22,17 +19,17 @@ func (g *Gateway) recovered(next http.Handler) http.Handler {
 				panic(v)
 			}
 			err := fmt.Errorf("panic: %v\n%s", v, debug.Stack())
-			if ww.Status() != 0 {
+			if exchangeOf(r.Context()).answer.began {
 				g.cfg.Log.ErrorContext(r.Context(), "answer cut off", "trace_id", traceID(r.Context()), "cause", err)
 				panic(http.ErrAbortHandler)
 			}
 			if r.Method != http.MethodGet && r.Method != http.MethodHead {
 				err = settled(err)
 			}
-			clear(ww.Header())
-			ww.Header().Set("X-Trace-Id", traceID(r.Context()))
-			g.fail(ww, r, err)
+			clear(w.Header())
+			w.Header().Set("X-Trace-Id", traceID(r.Context()))
+			g.fail(w, r, err)
 		}()
-		next.ServeHTTP(ww, r)
+		next.ServeHTTP(w, r)
 	})
 }

@@ -8,11 +8,17 @@ import (
 // logRefusal writes the one line about a refusal: INFO, or ERROR with the cause when the fault is on this side.
 // Ids, secrets and bodies are in neither.
 func (g *Gateway) logRefusal(r *http.Request, p problem, cause error) {
-	ctx := r.Context()
-	attrs := []slog.Attr{
+	ctx, level := r.Context(), slog.LevelInfo
+	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusNotImplemented {
+		level = slog.LevelError
+	}
+	if !g.cfg.Log.Enabled(ctx, level) {
+		return
+	}
+	attrs := append(make([]slog.Attr, 0, 12),
 		slog.String("code", string(p.Code)), slog.Int("status", p.Status),
 		slog.String("principal", principalOf(ctx)), slog.String("trace_id", p.TraceID),
-	}
+	)
 	text := func(name, value string) {
 		if value != "" {
 			attrs = append(attrs, slog.String(name, value))
@@ -36,9 +42,7 @@ func (g *Gateway) logRefusal(r *http.Request, p problem, cause error) {
 	if p.Mark != nil {
 		attrs = append(attrs, slog.Int64("mark", int64(*p.Mark)))
 	}
-	level := slog.LevelInfo
-	if p.Status >= http.StatusInternalServerError && p.Status != http.StatusNotImplemented {
-		level = slog.LevelError
+	if level == slog.LevelError {
 		attrs = append(attrs, slog.String("cause", cause.Error()))
 	}
 	g.cfg.Log.LogAttrs(ctx, level, "refused", attrs...)

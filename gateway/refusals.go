@@ -38,8 +38,11 @@ func newRefusals(to recorder, log *slog.Logger) *refusals {
 
 // note remembers a refused write of which somebody may want to know, that is one that was refused for its token.
 func (q *refusals) note(principal string, err error) {
-	var e *fence.Error
-	if q.to == nil || !errors.As(err, &e) || !aboutToken(e.Code) {
+	if q.to == nil {
+		return
+	}
+	e, coded := errors.AsType[*fence.Error](err)
+	if !coded || !aboutToken(e.Code) {
 		return
 	}
 	event := fence.Event{

@@ -24,14 +24,20 @@ func respondBytes(w http.ResponseWriter, status int, contentType string, parts .
 	for _, part := range parts {
 		size += len(part)
 	}
-	h := w.Header()
-	h.Set("Content-Type", contentType)
-	h.Set("Cache-Control", "no-store")
-	h.Set("Content-Length", strconv.Itoa(size))
+	setHeaders(w.Header(), [][2]string{{"Content-Type", contentType}, {"Cache-Control", "no-store"}, {"Content-Length", strconv.Itoa(size)}})
 	w.WriteHeader(status)
 	for _, part := range parts {
 		// An error means that the client is gone, and the outcome stands.
 		_, _ = w.Write(part)
+	}
+}
+
+// setHeaders sets headers whose names are in their canonical form.
+func setHeaders(h http.Header, headers [][2]string) {
+	values := make([]string, len(headers))
+	for i, header := range headers {
+		values[i] = header[1]
+		h[header[0]] = values[i : i+1 : i+1]
 	}
 }
 

@@ -15,6 +15,8 @@ type handler func(w http.ResponseWriter, r *http.Request) error
 // endpoint is what one path answers to: about names what the path names, methods stand in the order that Allow shows.
 type endpoint struct {
 	about Action
+	// target is what the methods are called with: the name that the path has, in a type that they expect.
+	target any
 	// piecewise says that the path names nothing: the handler shows of many things those that the caller may read.
 	piecewise bool
 	methods   []method
@@ -28,12 +30,19 @@ type method struct {
 	query bool
 	// refuses says that the handler only tells why there is no such method: Allow does not name it.
 	refuses bool
-	serve   handler
+	serve   func(w http.ResponseWriter, r *http.Request, target any) error
 }
 
-// on binds a method to a handler of what the path names.
-func on[T any](name, op string, verb Verb, target T, h func(http.ResponseWriter, *http.Request, T) error) method {
-	return method{name: name, op: op, verb: verb, serve: func(w http.ResponseWriter, r *http.Request) error { return h(w, r, target) }}
+// on makes a method of a handler of what the path names.
+func on[T any](name, op string, verb Verb, h func(http.ResponseWriter, *http.Request, T) error) method {
+	return method{name: name, op: op, verb: verb, serve: func(w http.ResponseWriter, r *http.Request, target any) error {
+		return h(w, r, target.(T))
+	}}
+}
+
+// untargeted serves paths that name nothing.
+func untargeted(h handler) func(http.ResponseWriter, *http.Request, any) error {
+	return func(w http.ResponseWriter, r *http.Request, _ any) error { return h(w, r) }
 }
 
 // allow is the value of the Allow header.
@@ -51,7 +60,7 @@ func (e endpoint) allow() string {
 	return strings.Join(names, ", ")
 }
 
-// family is the paths below one prefix. Names contain anything, so chi routes by the prefix only and resolve reads
+// family is the paths below one prefix. Names contain anything, so chi is shown the prefix only and resolve reads
 // the rest, still escaped.
 type family struct {
 	// api is the family's name in metrics.
@@ -62,13 +71,6 @@ type family struct {
 	paths []string
 	// public families are served without authentication.
 	public bool
-}
-
-func (f family) pattern() string {
-	if strings.HasSuffix(f.prefix, "/") {
-		return f.prefix + "*"
-	}
-	return f.prefix
 }
 
 func (f family) has(path string) bool {
@@ -97,14 +99,14 @@ func (g *Gateway) families() []family {
 }
 
 func fixed(get handler) func(string) (endpoint, error) {
-	e := endpoint{methods: []method{{name: http.MethodGet, serve: get}}}
+	e := endpoint{methods: []method{{name: http.MethodGet, serve: untargeted(get)}}}
 	return func(string) (endpoint, error) { return e, nil }
 }
 
 func (g *Gateway) routes() http.Handler {
 	families := g.families()
 	mux := chi.NewRouter()
-	mux.Use(g.traced, g.recovered, g.bounded, g.shortPath)
+	mux.Use(g.recovered, g.bounded, g.shortPath)
 	if g.cfg.LoopbackOnly {
 		mux.Use(g.loopback)
 	}
@@ -125,13 +127,13 @@ func (g *Gateway) routes() http.Handler {
 	}))
 	for _, f := range families {
 		if f.public {
-			mux.Handle(f.pattern(), g.handle(g.serve(f)))
+			mux.Handle(f.prefix, g.handle(g.serve(f)))
 		} else {
 			observed := func(next http.Handler) http.Handler { return g.observed(f.api, next) }
-			mux.With(observed, g.authenticated).Handle(f.pattern(), g.handle(g.serve(f)))
+			mux.With(observed, g.authenticated).Handle(f.prefix, g.handle(g.serve(f)))
 		}
 	}
-	return mux
+	return g.routed(mux, families)
 }
 
 func noPath(http.ResponseWriter, *http.Request) error {
@@ -150,7 +152,7 @@ func (g *Gateway) serve(f family) handler {
 				continue
 			}
 			if f.public {
-				return m.serve(w, r)
+				return m.serve(w, r, e.target)
 			}
 			return g.call(w, r, e, m)
 		}
@@ -162,7 +164,8 @@ func (g *Gateway) serve(f family) handler {
 // call asks whether the caller may, now and so often, and calls the handler. A query is refused where none is read: to
 // ignore one would turn a filter that the client believes in into a write without it.
 func (g *Gateway) call(w http.ResponseWriter, r *http.Request, e endpoint, m method) error {
-	observationOf(r.Context()).Op = m.op
+	x := exchangeOf(r.Context())
+	x.noted.Op = m.op
 	if !e.piecewise {
 		if err := allowed(r, e.about.with(m.verb)); err != nil {
 			return err
@@ -174,13 +177,13 @@ func (g *Gateway) call(w http.ResponseWriter, r *http.Request, e endpoint, m met
 	if r.URL.RawQuery != "" && !m.query {
 		return fence.Errorf(fence.CodeInvalidRequest, "this path takes no query parameters")
 	}
-	if err := m.serve(w, r); err != nil {
+	if err := m.serve(w, r, e.target); err != nil {
 		if m.verb == VerbWrite {
 			g.refusals.note(principalOf(r.Context()), err)
 		}
 		return err
 	}
-	noteAnswer(w, r)
+	x.noteAnswer()
 	return nil
 }
 

@@ -16,14 +16,14 @@ func (g *Gateway) rowListEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	list := on(http.MethodGet, "list", VerbRead, table, g.listRows)
+	list := on(http.MethodGet, "list", VerbRead, g.listRows)
 	list.query = true
 	state := func(ctx context.Context, table string) (fence.State, error) {
 		return g.cfg.Rows.RowMark(ctx, fence.RowName{Table: table})
 	}
-	e := endpoint{about: about, methods: []method{list, on(http.MethodPost, "insert", VerbWrite, table, stated(state, g.insertRow))}}
+	e := endpoint{about: about, target: table, methods: []method{list, on(http.MethodPost, "insert", VerbWrite, stated(state, g.insertRow))}}
 	for _, name := range []string{http.MethodPatch, http.MethodPut, http.MethodDelete} {
-		e.methods = append(e.methods, method{name: name, op: strings.ToLower(name), verb: VerbWrite, query: true, refuses: true, serve: writesOneRow})
+		e.methods = append(e.methods, method{name: name, op: strings.ToLower(name), verb: VerbWrite, query: true, refuses: true, serve: untargeted(writesOneRow)})
 	}
 	return e, nil
 }

@@ -15,12 +15,17 @@ func (g *Gateway) rowEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	return endpoint{about: table, methods: []method{
-		on(http.MethodGet, "get", VerbRead, name, stated(g.cfg.Rows.RowMark, g.getRow)),
-		on(http.MethodPatch, "patch", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.patchRow)),
-		on(http.MethodPut, "put", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.putRow)),
-		on(http.MethodDelete, "delete", VerbWrite, name, stated(g.cfg.Rows.RowMark, g.deleteRow)),
-	}}, nil
+	return endpoint{about: table, target: name, methods: g.rowMethods}, nil
+}
+
+// newRowMethods are the methods of every row: made once, since writes of rows are what a gateway is asked for most.
+func (g *Gateway) newRowMethods() []method {
+	return []method{
+		on(http.MethodGet, "get", VerbRead, stated(g.cfg.Rows.RowMark, g.getRow)),
+		on(http.MethodPatch, "patch", VerbWrite, stated(g.cfg.Rows.RowMark, g.patchRow)),
+		on(http.MethodPut, "put", VerbWrite, stated(g.cfg.Rows.RowMark, g.putRow)),
+		on(http.MethodDelete, "delete", VerbWrite, stated(g.cfg.Rows.RowMark, g.deleteRow)),
+	}
 }
 
 // getRow never answers 304: the mark does not move when somebody writes the row past the gateway.
@@ -80,14 +85,13 @@ func (g *Gateway) writeRow(w http.ResponseWriter, r *http.Request, write fence.R
 		}
 	}
 	write.NumbersAsText = prefersNumbersAsText(r.Header)
-	write.Shown, write.Settable = shownTo(r, write.Row.Table), columnsOf(r, VerbWrite, write.Row.Table)
-	ctx, cancel := detached(r, g.cfg.WriteTimeout)
-	defer cancel()
-	row, err := g.cfg.Rows.WriteRow(ctx, write)
+	rights := rightsTo(r, write.Row.Table)
+	write.Shown, write.Settable = rights.shown, rights.settable
+	row, err := g.cfg.Rows.WriteRow(g.writes.detached(r), write)
 	if err != nil {
 		return settled(err)
 	}
-	respondRow(w, r, write, row)
+	respondRow(w, r, write, row, rights)
 	return nil
 }
 
@@ -112,14 +116,14 @@ func (g *Gateway) readRowBody(w http.ResponseWriter, r *http.Request, write *fen
 
 // respondRow answers a write. A replay is answered as the first time, with the row as it stands now. Who may write a row
 // and not read it is not shown the columns that it did not send.
-func respondRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite, row fence.Row) {
+func respondRow(w http.ResponseWriter, r *http.Request, write fence.RowWrite, row fence.Row, to rights) {
 	h := w.Header()
 	setState(h, row.State)
 	if row.Replayed {
 		h.Set(headerReplayed, "true")
 	}
 	switch {
-	case write.Op == fence.OpDelete || row.JSON == nil || !mayRead(r, write.Row):
+	case write.Op == fence.OpDelete || row.JSON == nil || !to.read:
 		w.WriteHeader(http.StatusNoContent)
 	case prefersMinimal(r.Header):
 		respondMinimal(w)
@@ -135,20 +139,28 @@ func columnsOf(r *http.Request, v Verb, table string) []string {
 	if err != nil {
 		return []string{}
 	}
-	return callerOf(r.Context()).Columns(Action{Verb: v, Schema: t.Schema, Table: t.Name})
+	return callerOf(r.Context()).Columns(aboutTable(t).with(v))
 }
 
-// shownTo lists the columns of a written row that the caller is shown: none, if it does not want to, or may not read the table.
-func shownTo(r *http.Request, table string) []string {
-	if prefersMinimal(r.Header) || !mayRead(r, fence.RowName{Table: table}) {
-		return []string{}
+// rights are what a caller that writes a row may see of it, and set.
+type rights struct {
+	read bool
+	// shown are the columns of the written row that it is shown: none, if it does not want to, or may not read the table.
+	shown, settable []string
+}
+
+func rightsTo(r *http.Request, table string) rights {
+	none := rights{shown: []string{}, settable: []string{}}
+	t, err := fence.ParseTableName(table)
+	if err != nil {
+		return none
 	}
-	return columnsOf(r, VerbRead, table)
-}
-
-func mayRead(r *http.Request, name fence.RowName) bool {
-	t, err := fence.ParseTableName(name.Table)
-	return err == nil && allowed(r, Action{Verb: VerbRead, Schema: t.Schema, Table: t.Name}) == nil
+	caller, about := callerOf(r.Context()), aboutTable(t)
+	to := rights{read: caller.May(about.with(VerbRead)), shown: none.shown, settable: caller.Columns(about.with(VerbWrite))}
+	if to.read && !prefersMinimal(r.Header) {
+		to.shown = caller.Columns(about.with(VerbRead))
+	}
+	return to
 }
 
 func respondMinimal(w http.ResponseWriter) {

@@ -23,8 +23,11 @@ func stated[T any](mark func(context.Context, T) (fence.State, error), h func(ht
 
 // lookedUp is stated for an error that is there.
 func lookedUp[T any](r *http.Request, err error, name T, mark func(context.Context, T) (fence.State, error)) error {
-	var e *fence.Error
-	if !errors.As(err, &e) || e.State != nil || !tellsState(e.Code) {
+	if err == nil {
+		return nil
+	}
+	e, coded := errors.AsType[*fence.Error](err)
+	if !coded || e.State != nil || !tellsState(e.Code) {
 		return err
 	}
 	ctx, cancel := detached(r, stateTimeout)

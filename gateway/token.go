@@ -15,7 +15,7 @@ const (
 
 // tokenOf reads the token of a request, 0 when it has none. Header.Get would take the first of two lines.
 func tokenOf(h http.Header) (fence.Token, error) {
-	lines := h.Values(headerToken)
+	lines := h[headerToken]
 	switch len(lines) {
 	case 0:
 		return 0, nil

@@ -2,42 +2,55 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 )
 
-type traceKey struct{}
+// exchange gives a request the id of its trace, else the one in its W3C traceparent, else a random one, and tells it in X-Trace-Id.
+func (g *Gateway) exchange(w http.ResponseWriter, r *http.Request) *exchange {
+	x := &exchange{Context: r.Context(), answer: answer{ResponseWriter: w}}
+	if g.cfg.TraceID != nil {
+		x.trace = g.cfg.TraceID(x.Context)
+	}
+	if x.trace == "" {
+		x.trace, _ = parseTraceparent(r.Header["Traceparent"])
+	}
+	if x.trace == "" {
+		x.trace = randomTrace()
+	}
+	x.traceLine[0] = x.trace
+	h := w.Header()
+	h["X-Trace-Id"] = x.traceLine[:]
+	if g.leaving.Load() {
+		// Connections end while nobody uses them, rather than under the next request.
+		h.Set("Connection", "close")
+	}
+	return x
+}
 
-// traced gives every request the id of its trace, else the one in its W3C traceparent, else a random one, and tells it
-// in X-Trace-Id.
+// traced serves a request in an exchange.
 func (g *Gateway) traced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var id string
-		if g.cfg.TraceID != nil {
-			id = g.cfg.TraceID(r.Context())
-		}
-		if id == "" {
-			id, _ = parseTraceparent(r.Header.Values("Traceparent"))
-		}
-		if id == "" {
-			var random [16]byte
-			_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
-			id = hex.EncodeToString(random[:])
-		}
-		w.Header().Set("X-Trace-Id", id)
-		if g.leaving.Load() {
-			// Connections end while nobody uses them, rather than under the next request.
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), traceKey{}, id)))
+		x := g.exchange(w, r)
+		next.ServeHTTP(&x.answer, r.WithContext(x))
 	})
 }
 
-func traceID(ctx context.Context) string {
-	id, _ := ctx.Value(traceKey{}).(string)
-	return id
+func traceID(ctx context.Context) string { return exchangeOf(ctx).trace }
+
+// randomTrace returns 32 hexadecimal digits. They are to be different, not to be secret.
+func randomTrace() string {
+	var (
+		random [16]byte
+		digits [2 * len(random)]byte
+	)
+	binary.LittleEndian.PutUint64(random[:8], rand.Uint64())
+	binary.LittleEndian.PutUint64(random[8:], rand.Uint64()|1) // an id of zeros is none
+	hex.Encode(digits[:], random[:])
+	return string(digits[:])
 }
 
 // parseTraceparent reads version-traceid-parentid-flags. A version that is not known yet may append fields.

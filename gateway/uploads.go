@@ -21,9 +21,9 @@ func (g *Gateway) uploadEndpoint(rest string) (endpoint, error) {
 	if bucket == "" || strings.Contains(rest, "/") {
 		return endpoint{}, fence.Errorf(fence.CodeNotFound, "an upload is POST /v1/uploads/{bucket}")
 	}
-	post := on(http.MethodPost, "upload", VerbWrite, bucket, g.upload)
+	post := on(http.MethodPost, "upload", VerbWrite, g.upload)
 	post.query = true
-	return endpoint{about: Action{Bucket: bucket}, piecewise: true, methods: []method{post}}, nil
+	return endpoint{about: Action{Bucket: bucket}, piecewise: true, target: bucket, methods: []method{post}}, nil
 }
 
 func (g *Gateway) upload(w http.ResponseWriter, r *http.Request, bucket string) error {

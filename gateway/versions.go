@@ -16,9 +16,9 @@ func (g *Gateway) versionsEndpoint(rest string) (endpoint, error) {
 	if err != nil {
 		return endpoint{}, err
 	}
-	list := on(http.MethodGet, "history", VerbRead, name, g.listVersions)
+	list := on(http.MethodGet, "history", VerbRead, g.listVersions)
 	list.query = true
-	return endpoint{about: aboutObject(name), methods: []method{list}}, nil
+	return endpoint{about: aboutObject(name), target: name, methods: []method{list}}, nil
 }
 
 // version is a state of an object as a client sees it.

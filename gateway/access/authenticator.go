@@ -187,7 +187,7 @@ func (a *Authenticator) authenticate(r *http.Request) (*Principal, error) {
 	case len(presented) > maxBearer:
 		return nil, malformed()
 	}
-	return a.visitor(addressOf(r.RemoteAddr)).login(sha256.Sum256([]byte(presented)), isGenerated(presented), a.cfg.Now())
+	return a.visitor(addressOf(r.RemoteAddr)).login(presented, a.cfg.Now())
 }
 
 // byJWT does without the visitor unless the JWT is wrong: nobody can guess a signature, so a right JWT is let in whatever

@@ -1,6 +1,7 @@
 package access
 
 import (
+	"crypto/sha256"
 	"crypto/subtle"
 	"slices"
 	"sync"
@@ -56,17 +57,20 @@ func newVisitor(policy *atomic.Pointer[Policy], cfg Config) *visitor {
 	}
 }
 
-// login returns whose secret has this hash. generated tells that the secret has the form of a generated one.
-func (v *visitor) login(sum digest, generated bool, now time.Time) (*Principal, error) {
+// login returns whose secret it is, which has at most maxBearer bytes.
+func (v *visitor) login(secret string, now time.Time) (*Principal, error) {
+	var room [maxBearer]byte
+	sum := sha256.Sum256(room[:copy(room[:], secret)])
 	if v.hasSeen(sum) {
 		if p := v.policy.Load().bySum(sum); p != nil {
 			return p, nil
 		}
 	}
-	return v.firstLogin(sum, generated, now)
+	return v.firstLogin(sum, isGenerated(secret), now)
 }
 
-// firstLogin holds the lock throughout: of several guesses at once, each must meet the failures of the others.
+// firstLogin is login for a hash that has not succeeded; generated tells that the secret has the form of a generated one. It holds the
+// lock throughout: of several guesses at once, each must meet the failures of the others.
 func (v *visitor) firstLogin(sum digest, generated bool, now time.Time) (*Principal, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

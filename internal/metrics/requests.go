@@ -25,6 +25,21 @@ type requests struct {
 	writes, reads, leases, marks, streams, rejected       *prometheus.CounterVec
 	writeTime, readTime, leaseTime, acquireTime, markTime *prometheus.HistogramVec
 	inFlight                                              *prometheus.GaugeVec
+
+	writeSeries *remembered[writeLabels, writeSeries]
+}
+
+// writeSeries are what one kind of write is counted in; writeLabels say which kind it is, in values of labels.go.
+type (
+	writeSeries struct {
+		count prometheus.Counter
+		time  prometheus.Observer
+	}
+	writeLabels struct{ store, verb, outcome, result string }
+)
+
+func (r requests) findWrite(l writeLabels) writeSeries {
+	return writeSeries{r.writes.WithLabelValues(l.store, l.verb, l.outcome), r.writeTime.WithLabelValues(l.store, l.verb, l.result)}
 }
 
 func newRequests() requests {
@@ -47,6 +62,8 @@ func newRequests() requests {
 		leaseTime:   duration("fencegate_lease_duration_seconds", "Time of a call about a lease, acquires apart.", buckets(), "call", "result"),
 		acquireTime: duration("fencegate_acquire_duration_seconds", "Time of an acquire, its wait for the holder before it included.", waitBuckets(), "result"),
 		markTime:    duration("fencegate_mark_duration_seconds", "Time of a read of a mark.", buckets(), "result"),
+
+		writeSeries: &remembered[writeLabels, writeSeries]{},
 
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "fencegate_requests_in_flight", Help: "Requests that are being served."}, []string{"api"}),
 	}
@@ -90,8 +107,9 @@ func (m *Metrics) Observe(_ context.Context, o gateway.Observation) {
 		r.reads.WithLabelValues(api, outcome).Inc()
 		r.readTime.WithLabelValues(api, result).Observe(seconds)
 	default:
-		r.writes.WithLabelValues(api, verbOf(o.Op), outcome).Inc()
-		r.writeTime.WithLabelValues(api, verbOf(o.Op), result).Observe(seconds)
+		series := r.writeSeries.get(writeLabels{api, verbOf(o.Op), outcome, result}, r.findWrite)
+		series.count.Inc()
+		series.time.Observe(seconds)
 	}
 }
 
@@ -101,8 +119,10 @@ func (m *Metrics) InFlight(next http.Handler) http.Handler {
 	if one, ok := next.(interface{ API() string }); ok {
 		of = func(*http.Request) string { return apiOf(one.API()) }
 	}
+	inFlight := &remembered[string, prometheus.Gauge]{}
+	find := func(api string) prometheus.Gauge { return m.requests.inFlight.WithLabelValues(api) }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := m.requests.inFlight.WithLabelValues(of(r))
+		n := inFlight.get(of(r), find)
 		n.Inc()
 		defer n.Dec()
 		next.ServeHTTP(w, r)

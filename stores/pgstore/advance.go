@@ -46,7 +46,7 @@ func (s *Store) Advance(ctx context.Context, blocks int64, wait time.Duration) (
 	if err != nil {
 		return Advanced{}, err
 	}
-	defer conn.Release()
+	defer s.release(ctx, conn)
 	for over := time.Now().Add(wait); ; {
 		left := time.Until(over)
 		done, err := s.advance(ctx, conn, blocks, min(advanceLockTimeout, max(left, time.Millisecond)))

@@ -76,7 +76,7 @@ func groupRows(entries []*entry) []*rowGroup {
 
 func (r *rowEntry) sameStatement(o *rowEntry) bool {
 	a, b := &r.w, &o.w
-	return r.t.sameAs(o.t) && a.Op == b.Op && a.NumbersAsText == b.NumbersAsText && (a.Shown == nil) == (b.Shown == nil) && slices.Equal(a.Shown, b.Shown) &&
+	return (r.t == o.t || r.t.sameAs(o.t)) && a.Op == b.Op && a.NumbersAsText == b.NumbersAsText && (a.Shown == nil) == (b.Shown == nil) && slices.Equal(a.Shown, b.Shown) &&
 		slices.Equal(a.Columns, b.Columns) && (a.Op != fence.OpPut || a.If.Absent == b.If.Absent && a.If.Exists == b.If.Exists)
 }
 
@@ -108,10 +108,25 @@ func (g *rowGroup) args() []any {
 	return append(args, int32(maxRow/n)) // what is left out of the answer is read later
 }
 
+// statementKey is what the text of a group's statement depends on, but for its table.
+type statementKey struct {
+	op                                  fence.Op
+	columns, shown                      string
+	all, numbers, absent, exists, asked bool
+}
+
 // sql is the statement that changes the rows of those writes that were admitted. It returns the place of each and its row, and raises
 // when not exactly one row of each changed.
 func (g *rowGroup) sql() string {
-	t, w := g.like.t, g.like.w
+	t, w := g.like.t, &g.like.w
+	key := statementKey{
+		op: w.Op, columns: strings.Join(w.Columns, "\x00"), shown: strings.Join(w.Shown, "\x00"), all: w.Shown == nil,
+		numbers: w.NumbersAsText, absent: w.If.Absent, exists: w.If.Exists, asked: w.As != (fence.Identity{}),
+	}
+	return t.statements.get(key, func() string { return batchSQL(t, *w) })
+}
+
+func batchSQL(t *table, w fence.RowWrite) string {
 	key := make([]string, len(t.key))
 	columns := "item, resource, token, body"
 	arrays := "$1::integer[], $2::text[], $3::bigint[], $4::text[]::json[]"

@@ -86,7 +86,7 @@ func (s *Store) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error
 	if err != nil {
 		return err
 	}
-	defer conn.Release()
+	defer s.release(ctx, conn)
 	err = f(conn)
 	switch sqlState(err) {
 	case stateIsolation:
@@ -100,6 +100,17 @@ func (s *Store) withConn(ctx context.Context, f func(*pgxpool.Conn) error) error
 		}
 	}
 	return classify(err)
+}
+
+// release gives a connection back, unless somebody changed its session. The pool's own hook for that would do so in another goroutine, so that
+// who writes one thing after the other would find another connection each time, which knows his statements less well.
+func (s *Store) release(ctx context.Context, conn *pgxpool.Conn) {
+	if !conn.Conn().IsClosed() && !intact(conn.Conn(), s.tracked, s.cfg.Pooled) {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), rollbackTimeout)
+		defer cancel()
+		_ = conn.Conn().Close(closing)
+	}
+	conn.Release()
 }
 
 // acquire takes a connection, waiting no longer than the connect timeout: a database that is down, or a pool that

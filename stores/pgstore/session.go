@@ -27,11 +27,9 @@ func configureSessions(pc *pgxpool.Config, cfg Config) {
 	if cfg.Pooled {
 		pc.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
 		pc.ConnConfig.StatementCacheCapacity, pc.ConnConfig.DescriptionCacheCapacity = 0, 0
-		pc.AfterRelease = func(conn *pgx.Conn) bool { return intact(conn, trackedSettings()) }
 		return
 	}
 	pc.AfterConnect = checkSession
-	pc.AfterRelease = sessionIntact
 	maps.Copy(pc.ConnConfig.RuntimeParams, settings(cfg))
 	maps.Copy(pc.ConnConfig.RuntimeParams, map[string]string{
 		"default_transaction_isolation": "read committed",
@@ -103,17 +101,13 @@ func Pooler(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return err == nil && pid != conn.PgConn().PID(), err
 }
 
-// sessionIntact tells whether a connection may serve another request: code of the user's own (a trigger) may have left
-// settings behind under which keys would be read differently.
-func sessionIntact(conn *pgx.Conn) bool {
-	return intact(conn, trackedSettings()) && conn.PgConn().ParameterStatus("IntervalStyle") == "postgres"
-}
-
-func intact(conn *pgx.Conn, want map[string]string) bool {
-	for name, value := range want {
+// intact tells whether a connection may serve another request: code of the user's own (a trigger) may have left settings behind under which
+// keys would be read differently.
+func intact(conn *pgx.Conn, tracked map[string]string, pooled bool) bool {
+	for name, value := range tracked {
 		if conn.PgConn().ParameterStatus(name) != value {
 			return false
 		}
 	}
-	return true
+	return pooled || conn.PgConn().ParameterStatus("IntervalStyle") == "postgres"
 }

@@ -72,6 +72,8 @@ type Store struct {
 	pool   *pgxpool.Pool
 	tables *tableCache
 	cfg    Config
+	// tracked are the settings that are the same in every session.
+	tracked map[string]string
 	// preamble sets, behind a pooler, what each transaction depends on.
 	preamble string
 	// commits counts the leases whose locks commits hold.
@@ -110,7 +112,7 @@ func Open(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: %w", err)
 	}
-	s := &Store{pool: pool, cfg: cfg, preamble: preamble(cfg), commits: semaphore.NewWeighted(commitLocks)}
+	s := &Store{pool: pool, cfg: cfg, preamble: preamble(cfg), tracked: trackedSettings(), commits: semaphore.NewWeighted(commitLocks)}
 	s.writes, s.grants = newShare(max(1, int64(pc.MaxConns)*5/8)), newShare(max(1, int64(pc.MaxConns)/4))
 	s.locked = newShare(max(1, s.grants.size-1))
 	s.gather = &gatherer{

@@ -30,6 +30,8 @@ type table struct {
 	// active says that a write of the table can lead to code of somebody's: a trigger, a rule, a policy, or a view.
 	active  bool
 	columns []column
+	// statements are the texts of statements that write the table.
+	statements texts
 }
 
 // column is one column. Types are qualified; base is the type below a domain, without modifiers.
@@ -50,6 +52,30 @@ func (t *table) column(name string) (column, bool) {
 		}
 	}
 	return column{}, false
+}
+
+// maxTexts bounds the texts that are kept for a table: clients choose the columns.
+const maxTexts = 64
+
+// texts remembers statements.
+type texts struct {
+	mu   sync.Mutex // guards what follows
+	kept map[statementKey]string
+}
+
+// get returns the text of a key, and makes it if need be.
+func (c *texts) get(key statementKey, text func() string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s, ok := c.kept[key]; ok {
+		return s
+	}
+	if len(c.kept) >= maxTexts || c.kept == nil {
+		c.kept = make(map[statementKey]string)
+	}
+	s := text()
+	c.kept[key] = s
+	return s
 }
 
 // sameAs reports whether both were read of one and the same state of the table.
