@@ -28,7 +28,8 @@ DECLARE
     v_busy     text[];  -- leases
     v_codes_of text[];  -- of writes: null is open
     v_raised   bigint;
-    v_replayed boolean := false;
+    v_refused  bigint := 0;
+    v_rest     bigint := 0;
     v_new      integer[];  -- writes of resources that were never written
     v_new_resources text[];
     v_new_leases    text[];
@@ -94,52 +95,58 @@ BEGIN
     verdict.written_at := v_now;
     RETURN NEXT;
     IF v_raised < cardinality(p_resources) THEN
+        -- What was refused, or carried out before: that is answered as durably as it says, as in fence.admit_resource.
+        RETURN QUERY
+            SELECT d.pos::integer, CASE WHEN d.code IN ('busy', 'not-found', 'binding-changed') THEN ROW(d.code, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)::fence.verdict
+                        ELSE ROW(d.code, d.resource, d.lease, coalesce(d.mark, 0), d.marked_by, d.written_at, d.created, d.first, d.holder)::fence.verdict END
+              FROM (SELECT w.pos, w.resource, w.lease, m.token AS mark, m.principal AS marked_by, m.written_at, m.created, g.first, g.holder,
+                           CASE WHEN w.shut IS NOT NULL THEN w.shut
+                                WHEN w.match IS NOT NULL OR w.none_match IS NOT NULL THEN NULL
+                                WHEN m.token = w.token AND m.principal = w.principal AND m.digest = w.digest
+                                THEN (SELECT 'replayed' WHERE pg_current_xact_id() IS NOT NULL AND pg_logical_emit_message(true, 'fencegate', '') IS NOT NULL)
+                                WHEN fence.decide_grant(g, w.token, w.principal) <> 'accepted' THEN fence.decide_grant(g, w.token, w.principal)
+                                WHEN w.token < m.token THEN 'stale-token'
+                                WHEN w.token = m.token THEN 'spent-token'
+                                WHEN m.token IS NULL THEN NULL
+                                ELSE 'busy' END AS code
+                      FROM unnest(p_resources, p_leases, p_tokens, p_principals, p_digests, p_matches, p_none_matches, v_codes_of) WITH ORDINALITY
+                           w(resource, lease, token, principal, digest, match, none_match, shut, pos)
+                           LEFT JOIN fence.grants g ON g.lease = w.lease
+                           LEFT JOIN fence.marks m ON m.resource = w.resource
+                     WHERE (m.token = w.token AND m.xid = pg_current_xact_id_if_assigned()) IS NOT TRUE OFFSET 0) d
+             WHERE d.code IS NOT NULL;
+        GET DIAGNOSTICS v_refused = ROW_COUNT;
+    END IF;
+    IF v_raised + v_refused < cardinality(p_resources) THEN
+        -- Those with conditions, one by one, and those of resources that were never written.
         FOR v_write IN
-            SELECT w.pos, w.resource, w.lease, w.token, w.principal, w.digest, w.match::bigint[] AS match, w.none_match::bigint[] AS none_match, w.shut,
-                   m.token AS mark, m.principal AS marked_by, m.written_at, m.created, g.first, g.holder,
-                   CASE WHEN w.shut IS NOT NULL THEN w.shut
-                        WHEN w.match IS NOT NULL OR w.none_match IS NOT NULL THEN NULL
-                        WHEN m.token = w.token AND m.principal = w.principal AND m.digest = w.digest THEN 'replayed'
-                        WHEN fence.decide_grant(g, w.token, w.principal) <> 'accepted' THEN fence.decide_grant(g, w.token, w.principal)
-                        WHEN w.token < m.token THEN 'stale-token'
-                        WHEN w.token = m.token THEN 'spent-token'
-                        WHEN m.token IS NULL THEN 'new'
-                        ELSE 'busy' END AS code
+            SELECT w.pos, w.resource, w.lease, w.token, w.principal, w.digest, w.match::bigint[] AS match, w.none_match::bigint[] AS none_match,
+                   w.match IS NULL AND w.none_match IS NULL AS is_new
               FROM unnest(p_resources, p_leases, p_tokens, p_principals, p_digests, p_matches, p_none_matches, v_codes_of) WITH ORDINALITY
                    w(resource, lease, token, principal, digest, match, none_match, shut, pos)
                    LEFT JOIN fence.grants g ON g.lease = w.lease
-                   LEFT JOIN fence.marks m ON m.resource = w.resource
-             WHERE (m.token = w.token AND m.xid = pg_current_xact_id_if_assigned()) IS NOT TRUE
+             WHERE w.shut IS NULL AND (w.match IS NOT NULL OR w.none_match IS NOT NULL
+                   OR NOT EXISTS (SELECT FROM fence.marks m WHERE m.resource = w.resource) AND fence.decide_grant(g, w.token, w.principal) = 'accepted')
              ORDER BY w.resource COLLATE "C"
         LOOP
             item := v_write.pos;
-            IF v_write.code = 'new' THEN
+            v_rest := v_rest + 1;
+            IF v_write.is_new THEN
                 v_new := v_new || item;
                 v_new_resources := v_new_resources || v_write.resource;
                 v_new_leases := v_new_leases || v_write.lease;
                 v_new_tokens := v_new_tokens || v_write.token;
                 v_new_principals := v_new_principals || v_write.principal;
                 v_new_digests := v_new_digests || v_write.digest;
-                CONTINUE;
-            ELSIF v_write.code IS NULL THEN
-                verdict := fence.admit_resource(v_write.resource, v_write.lease, v_write.token, v_write.principal, v_write.digest, v_write.match, v_write.none_match);
             ELSE
-                verdict := NULL;
-                verdict.code := v_write.code;
-                IF v_write.shut IS NULL AND v_write.code <> 'busy' THEN
-                    verdict.resource := v_write.resource;
-                    verdict.lease := v_write.lease;
-                    verdict.mark := coalesce(v_write.mark, 0);
-                    verdict.marked_by := v_write.marked_by;
-                    verdict.written_at := v_write.written_at;
-                    verdict.created := v_write.created;
-                    verdict.first_token := v_write.first;
-                    verdict.holder := v_write.holder;
-                END IF;
-                v_replayed := v_replayed OR v_write.code = 'replayed';
+                verdict := fence.admit_resource(v_write.resource, v_write.lease, v_write.token, v_write.principal, v_write.digest, v_write.match, v_write.none_match);
+                RETURN NEXT;
             END IF;
-            RETURN NEXT;
         END LOOP;
+        IF v_raised + v_refused + v_rest <> cardinality(p_resources) THEN
+            -- A mark was made between two looks. No write may be missing from both the answer and the marks.
+            RAISE EXCEPTION 'a mark was moving' USING ERRCODE = 'serialization_failure';
+        END IF;
         IF v_new IS NOT NULL THEN
             -- They were never written. Of one that another write makes first, the answer is for that write to find.
             INSERT INTO fence.marks AS m (resource, token, lease, principal, digest, created, xid, written_at)
@@ -156,10 +163,6 @@ BEGIN
                     RETURN NEXT;
                 END LOOP;
             END IF;
-        END IF;
-        IF v_replayed THEN
-            -- As durable as it says, as in fence.admit_resource.
-            PERFORM pg_current_xact_id(), pg_logical_emit_message(true, 'fencegate', '');
         END IF;
         PERFORM set_config('fence.admitted', '', true);
     END IF;

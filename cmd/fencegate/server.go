@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -74,9 +75,14 @@ func (s *server) servers() map[*http.Server]net.Listener {
 	return all
 }
 
+// slack is memory that is reserved and never touched. What a gateway keeps is so little that the garbage collector, which runs whenever the heap
+// has doubled, would run many times a second; it takes the slack for a part of the heap. A heap that is large is collected as by default.
+const slack = 12 << 20
+
 // run answers requests and runs the background tasks until the context ends or one of them fails, then lets the
 // requests that are under way finish. ready is called once writes can be served.
 func (s *server) run(told context.Context, ready func(url string)) error {
+	defer runtime.KeepAlive(new([slack]byte))
 	servers := s.servers()
 	ctx, stop := context.WithCancelCause(told)
 	defer stop(nil)

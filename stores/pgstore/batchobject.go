@@ -49,6 +49,9 @@ func objectEntryOf(w fence.ObjectWrite, digest fence.Digest, f flip) *entry {
 // result is what the write returns. The lease of one that was accepted was found by the ledger, and stands in the mark.
 func (o *objectEntry) result(v verdict) (fence.Object, error) {
 	if v.Code() == fence.CodeAccepted {
+		if o.changed == nil {
+			return fence.Object{}, fence.Errorf(fence.CodeInternal, "the write was admitted, and its object is not in the answer")
+		}
 		v.lease = o.lease
 	}
 	return writtenObject(o.w, v, o.changed, o.row)

@@ -3,11 +3,13 @@ package pgstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/fencegate/fencegate/fence"
 )
@@ -131,6 +133,8 @@ const maxTables = 1024
 type tableCache struct {
 	ttl  time.Duration
 	load func(context.Context, string) (*table, error)
+	// loads are those under way, by the age and name that they are for.
+	loads singleflight.Group
 
 	mu      sync.Mutex // guards what follows
 	entries map[string]tableEntry
@@ -161,9 +165,25 @@ func (c *tableCache) get(ctx context.Context, relation string, fresh bool) (*tab
 	entry, ok := c.entries[relation]
 	age := c.age
 	c.mu.Unlock()
-	if ok && !fresh && time.Since(entry.read) < c.ttl {
+	switch {
+	case fresh:
+		return c.read(ctx, relation, age)
+	case ok && time.Since(entry.read) < c.ttl:
 		return entry.table, nil
 	}
+	// Under load many find it too old at once. One asks for all of them, unless everything was forgotten in between.
+	loaded := c.loads.DoChan(fmt.Sprint(age, relation), func() (any, error) { return c.read(context.WithoutCancel(ctx), relation, age) })
+	select {
+	case r := <-loaded:
+		t, _ := r.Val.(*table)
+		return t, ownError(r.Err)
+	case <-ctx.Done():
+		return nil, classifyRead(ctx.Err())
+	}
+}
+
+// read asks for a description, and remembers it if nothing was forgotten since age.
+func (c *tableCache) read(ctx context.Context, relation string, age uint64) (*table, error) {
 	read := time.Now()
 	t, err := c.load(ctx, relation)
 	if err != nil {
