@@ -1,6 +1,11 @@
 -- Batches: writes of different requests, admitted in one transaction.
 -- +goose Up
 
+-- Whether a mark was raised by this very transaction. Its xid alone does not tell: that of a mark that was restored from a dump, or replicated, is
+-- another cluster's. xmin is this one's, and it alone does not tell either: it counts in a circle. Inlined, so that it costs nothing.
+CREATE FUNCTION fence.raised_now(p_xid xid8, p_xmin xid) RETURNS boolean LANGUAGE sql STABLE
+AS $$ SELECT p_xid OPERATOR(pg_catalog.=) pg_catalog.pg_current_xact_id_if_assigned() AND p_xmin OPERATOR(pg_catalog.=) (pg_catalog.pg_current_xact_id_if_assigned()::pg_catalog.xid) $$;
+
 -- Admits many writes of one transaction, of different resources, and says what became of each that was not simply accepted. It waits
 -- for no lease and no binding: a write whose lock is not free at once is 'busy', and nothing was done for it. Item 0 tells when the
 -- marks of those that are not in the answer were written; the others are writes by their place, from 1.
@@ -113,7 +118,7 @@ BEGIN
                            w(resource, lease, token, principal, digest, match, none_match, shut, pos)
                            LEFT JOIN fence.grants g ON g.lease = w.lease
                            LEFT JOIN fence.marks m ON m.resource = w.resource
-                     WHERE (m.token = w.token AND m.xid = pg_current_xact_id_if_assigned()) IS NOT TRUE OFFSET 0) d
+                     WHERE (m.token = w.token AND fence.raised_now(m.xid, m.xmin)) IS NOT TRUE OFFSET 0) d
              WHERE d.code IS NOT NULL;
         GET DIAGNOSTICS v_refused = ROW_COUNT;
     END IF;
@@ -157,7 +162,7 @@ BEGIN
             GET DIAGNOSTICS v_raised = ROW_COUNT;
             IF v_raised < cardinality(v_new) THEN
                 FOR item IN SELECT n.pos FROM unnest(v_new, v_new_resources) n(pos, resource)
-                             WHERE NOT EXISTS (SELECT FROM fence.marks m WHERE m.resource = n.resource AND m.xid = pg_current_xact_id_if_assigned()) LOOP
+                             WHERE NOT EXISTS (SELECT FROM fence.marks m WHERE m.resource = n.resource AND fence.raised_now(m.xid, m.xmin)) LOOP
                     verdict := NULL;
                     verdict.code := 'busy';
                     RETURN NEXT;
@@ -178,7 +183,7 @@ CREATE FUNCTION fence.admitted_of(p_resources text[], p_tokens bigint[]) RETURNS
 SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     RETURN (SELECT array_agg(w.pos) FROM unnest(p_resources, p_tokens) WITH ORDINALITY w(resource, token, pos)
-              JOIN fence.marks m ON m.resource = w.resource AND m.token = w.token AND m.xid = pg_current_xact_id_if_assigned());
+              JOIN fence.marks m ON m.resource = w.resource AND m.token = w.token AND fence.raised_now(m.xid, m.xmin));
 END $$;
 -- +goose StatementEnd
 
@@ -186,7 +191,7 @@ END $$;
 -- +goose StatementBegin
 CREATE FUNCTION fence.undo_batch(p_items integer[]) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION 'writes of a batch changed nothing, or not the row they named' USING ERRCODE = 'FG019', DETAIL = array_to_string(p_items, ',');
+    RAISE EXCEPTION 'writes of a batch changed nothing, or not the row they named' USING ERRCODE = 'FG019', DETAIL = pg_catalog.array_to_string(p_items, ',');
 END $$;
 -- +goose StatementEnd
 
@@ -217,7 +222,7 @@ BEGIN
           FROM unnest(p_items, p_ops, p_buckets, p_keys, p_tokens, p_blobs, p_sizes, p_sums, p_etags, p_headers, p_naturals, p_exists, p_absents,
                       p_from_buckets, p_from_keys, p_from_tokens)
                u(item, op, bucket, key, token, blob, size, sum, etag, header, is_natural, if_exists, if_absent, from_bucket, from_key, from_token)
-               JOIN fence.marks m ON m.resource = 'objects/' || u.bucket || '/' || u.key AND m.token = u.token AND m.xid = pg_current_xact_id_if_assigned()
+               JOIN fence.marks m ON m.resource = 'objects/' || u.bucket || '/' || u.key AND m.token = u.token AND fence.raised_now(m.xid, m.xmin)
          ORDER BY m.resource COLLATE "C"
     LOOP
         item := w.item;
@@ -238,4 +243,4 @@ END $$;
 -- As in all of the schema: nobody but the owner, until it is granted.
 REVOKE ALL ON FUNCTION fence.admit_batch, fence.flip_batch FROM PUBLIC;
 -- What the statement that changes the data asks, under whatever role it runs. They tell of the own transaction alone.
-GRANT EXECUTE ON FUNCTION fence.admitted_of(text[], bigint[]), fence.undo_batch(integer[]), fence.note_created(text[]) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION fence.raised_now(xid8, xid), fence.admitted_of(text[], bigint[]), fence.undo_batch(integer[]), fence.note_created(text[]) TO PUBLIC;

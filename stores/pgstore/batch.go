@@ -35,6 +35,9 @@ type binding struct {
 
 // sendBatch sends the writes as one transaction, and sets the verdict of each and what it changed.
 func (s *Store) sendBatch(ctx context.Context, entries []*entry) error {
+	for _, e := range entries {
+		e.reset()
+	}
 	plain := entries[0].company == ""
 	batch := &pgx.Batch{}
 	s.queueAdmitBatch(batch, entries, plain)
@@ -67,7 +70,18 @@ func (s *Store) sendBatch(ctx context.Context, entries []*entry) error {
 	})
 }
 
-// batchLockTimeout bounds the waits for a lock of a batch of several writes, all of which wait. A write by itself may wait longer.
+// reset forgets what a batch that failed has told.
+func (e *entry) reset() {
+	e.outcome = outcome{}
+	if e.row != nil {
+		e.row.json, e.row.created, e.row.changed = nil, false, false
+	}
+	if e.object != nil {
+		e.object.changed, e.object.lease, e.object.row = nil, nil, objectRow{}
+	}
+}
+
+// batchLockTimeout bounds a batch's waits for a lock: what comes after it waits, too. A write that goes alone may wait longer.
 const batchLockTimeout = 250 * time.Millisecond
 
 const sqlAdmitBatch = "SELECT a.item, " + verdictColumns + " FROM fence.admit_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) a, LATERAL (SELECT (a.verdict).*) v"
@@ -106,10 +120,7 @@ func (s *Store) queueAdmitBatch(batch *pgx.Batch, entries []*entry, plain bool) 
 			matches[i], noneMatches[i] = arrayText(e.write.cond.Match), arrayText(e.write.cond.NoneMatch)
 		}
 	}
-	wait := s.cfg.LockTimeout
-	if n > 1 {
-		wait = min(wait, batchLockTimeout)
-	}
+	wait := min(s.cfg.LockTimeout, batchLockTimeout)
 	batch.Queue(sqlAdmitBatch, names, versions, relations, shapes, int32(wait.Milliseconds()), plain, of, resources, leases, tokens, principals, digests, matches, noneMatches)
 }
 
@@ -188,12 +199,13 @@ func (s *Store) writeBatch(ctx context.Context, entries []*entry) {
 		return
 	}
 	switch state := sqlState(err); {
-	case len(entries) == 1 && state == stateLockTimeout, state == "" || fence.CodeOf(err) == fence.CodeOutcomeUnknown || fence.CodeOf(err) == fence.CodeUnavailable:
+	case state == "" || fence.CodeOf(err) == fence.CodeOutcomeUnknown:
 		for _, e := range entries {
 			e.outcome.err = ownError(err)
 		}
 	case len(entries) == 1 || state == stateLockTimeout || state == stateDeadlock || state == stateSerialization || state == stateIsolation ||
-		state == stateCanceled || undefinedObject(err):
+		state == stateCanceled || state == stateForbidden || fence.CodeOf(err) == fence.CodeUnavailable || undefinedObject(err):
+		// In the way of all, or somebody's error that only looks like it: each has its own answer.
 		for _, e := range entries {
 			s.batches.alone(e, aloneFailed)
 		}
@@ -242,7 +254,7 @@ func guiltyOf(err error) []int {
 func (s *Store) newLanes(n int) []*lane {
 	lanes := make([]*lane, n)
 	for i := range lanes {
-		lanes[i] = &lane{send: s.writeBatch, limit: flightLimit, patient: s.cfg.ConnectTimeout, writing: make(map[string]bool)}
+		lanes[i] = &lane{send: s.writeBatch, apart: true, limit: flightLimit, patient: s.cfg.ConnectTimeout, writing: make(map[string]bool)}
 	}
 	return lanes
 }

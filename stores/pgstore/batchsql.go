@@ -50,7 +50,7 @@ func (c *batchChange) value(col column) string {
 
 // quoteText is a text constant.
 func quoteText(s string) string {
-	return "E'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+	return "E'" + strings.NewReplacer(`\`, `\\`, "'", `''`).Replace(s) + "'"
 }
 
 // record reads the body of a write of g as the record r, as bodyRecord does.
@@ -112,7 +112,7 @@ func (c *batchChange) put() string {
 	return "u AS (" + update + "), i AS (INSERT INTO " + c.t.name + " AS t (" + strings.Join(names, ", ") + ") OVERRIDING SYSTEM VALUE SELECT " + strings.Join(values, ", ") +
 		" FROM g" + c.record() + " WHERE " + insertIf + " RETURNING " + c.json() + " AS j, " + strings.Join(returned, ", ") + ")," +
 		" n AS (SELECT g.item, i.j, true AS same, true AS created, g.resource FROM i JOIN g ON " + strings.Join(found, " AND ") + "), " +
-		"noted AS MATERIALIZED (SELECT fence.note_created(pg_catalog.array_agg(n.resource)) AS ok FROM n HAVING count(*) OPERATOR(pg_catalog.>) 0), " +
+		"noted AS MATERIALIZED (SELECT fence.note_created(pg_catalog.array_agg(n.resource)) AS ok FROM n HAVING pg_catalog.count(*) OPERATOR(pg_catalog.>) 0), " +
 		"b AS (SELECT * FROM u UNION ALL SELECT n.item, n.j, n.same, n.created FROM n WHERE (SELECT ok FROM noted)) " + c.answer("b")
 }
 
@@ -121,7 +121,7 @@ func (c *batchChange) put() string {
 func (c *batchChange) answer(changed string) string {
 	return fmt.Sprintf("SELECT item, CASE WHEN pg_catalog.octet_length(j) OPERATOR(pg_catalog.<=) $%d::integer THEN j END, created FROM %s"+
 		" UNION ALL SELECT NULL, NULL, fence.undo_batch(ARRAY(SELECT g.item FROM g LEFT JOIN %[2]s c ON c.item OPERATOR(pg_catalog.=) g.item"+
-		" GROUP BY g.item HAVING count(c.item) OPERATOR(pg_catalog.<>) 1 OR NOT bool_and(c.same)))"+
-		" WHERE (SELECT count(*) OPERATOR(pg_catalog.<>) count(DISTINCT item) FILTER (WHERE same) FROM %[2]s)"+
-		" OR (SELECT count(*) FROM %[2]s) OPERATOR(pg_catalog.<>) (SELECT count(*) FROM g)", batchParams+len(c.t.key)+1, changed)
+		" GROUP BY g.item HAVING pg_catalog.count(c.item) OPERATOR(pg_catalog.<>) 1 OR NOT pg_catalog.bool_and(c.same)))"+
+		" WHERE (SELECT pg_catalog.count(*) OPERATOR(pg_catalog.<>) pg_catalog.count(DISTINCT item) FILTER (WHERE same) FROM %[2]s)"+
+		" OR (SELECT pg_catalog.count(*) FROM %[2]s) OPERATOR(pg_catalog.<>) (SELECT pg_catalog.count(*) FROM g)", batchParams+len(c.t.key)+1, changed)
 }

@@ -76,7 +76,7 @@ func membersToSee(t *table, w fence.RowWrite) (map[string]json.RawMessage, error
 		return nil, nil
 	}
 	var members map[string]json.RawMessage
-	if err := json.Unmarshal(w.Body, &members); err != nil {
+	if err := json.Unmarshal(w.Body, &members); err != nil || members == nil {
 		return nil, fence.Wrap(fence.CodeInvalidRequest, err, "the body is not a JSON object")
 	}
 	return members, nil

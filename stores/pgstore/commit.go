@@ -132,15 +132,11 @@ func (s *Store) changeAll(ctx context.Context, conn *pgxpool.Conn, p *commitPlan
 	batch := &pgx.Batch{}
 	// Objects first: their functions are the ledger's, and the role that comes then has no right to them.
 	p.queueObjects(batch)
-	queued := queueBecome(batch, p.As)
 	p.queueRows(batch, verdicts)
 	batch.Queue("COMMIT")
 	done := fence.Committed{Results: make([]fence.CommitResult, len(p.Writes))}
 	err := readAll(conn.SendBatch(ctx, batch), func(results pgx.BatchResults) error {
 		if err := p.readObjects(results, verdicts, done.Results); err != nil {
-			return err
-		}
-		if err := becomes(results, queued, p.As); err != nil {
 			return err
 		}
 		return p.readRows(results, verdicts, done.Results)
@@ -170,10 +166,20 @@ func (s *Store) findUnprepared(ctx context.Context, conn *pgxpool.Conn, p *commi
 func (p *commitPlan) queueRows(batch *pgx.Batch, verdicts []verdict) {
 	for i, w := range p.Writes {
 		if w.Row != nil {
+			// Before each: a trigger of the one before may have changed the role.
+			queueBecome(batch, p.As)
 			sql, args := changeSQL(p.tables[i], *w.Row, p.texts[i], deref(verdicts[i].resource))
 			batch.Queue(sql, args...)
 		}
 	}
+}
+
+// roles is how many statements queueBecome queues.
+func (p *commitPlan) roles() int {
+	if p.As == (fence.Identity{}) {
+		return 0
+	}
+	return 1
 }
 
 // readVerdicts reads what fence.admit_commit says: a verdict on each write, or one that all depends on, with the write that it is
@@ -217,6 +223,9 @@ func (p *commitPlan) readRows(results pgx.BatchResults, verdicts []verdict, into
 			body    *string
 			created bool
 		)
+		if err := becomes(results, p.roles(), p.As); err != nil {
+			return err
+		}
 		p.failed = i
 		// It was admitted, so there is a row, or an error.
 		if err := results.QueryRow().Scan(&body, &created); err != nil {

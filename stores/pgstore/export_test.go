@@ -47,12 +47,12 @@ func RowName(name string, columns, types []string, template string, key []string
 	return rowName(&table{name: name, key: columns, keyTypes: types, template: template}, key)
 }
 
-// HoldLane makes writes queue up in a store of one lane until land is called.
+// HoldLane makes writes queue up in a store of one lane until land is called, of whatever company they are.
 func (s *Store) HoldLane() (land func()) {
 	l := s.lanes[0]
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.limit, l.patient = time.Hour, time.Hour
+	l.limit, l.patient, l.apart = time.Hour, time.Hour, false
 	f := &flight{began: time.Now()}
 	l.flights = append(l.flights, f)
 	return func() {

@@ -39,7 +39,10 @@ type gatherer struct {
 }
 
 // flight is a transaction under way, and those that follow it without a pause.
-type flight struct{ began time.Time }
+type flight struct {
+	began   time.Time
+	company string // of a lane's batch: see entry
+}
 
 // queued is a call's place in the queue.
 type queued struct {

@@ -12,7 +12,7 @@ import (
 
 const (
 	// batchLimit bounds the writes of a batch: it locks as many leases and marks for a few milliseconds.
-	batchLimit = 256
+	batchLimit, companyLimit = 256, 16
 	// batchBytes bounds the bodies of a batch, and the queue's share of memory is queueBytes. One body may be longer.
 	batchBytes, queueBytes = 4 << 20, 64 << 20
 	// queueLimit bounds the writes that wait in a lane.
@@ -29,6 +29,7 @@ type lane struct {
 	send    func(ctx context.Context, batch []*entry) // sets the outcome of each
 	limit   time.Duration                             // how long a batch is waited for: flightLimit
 	patient time.Duration                             // how long a write stays in the queue
+	apart   bool                                      // whether a write that can be in no batch of those that are coming goes alone
 
 	mu       sync.Mutex // guards what follows
 	flights  []*flight  // those that others wait for
@@ -77,9 +78,13 @@ func (l *lane) write(ctx context.Context, e *entry) error {
 	}
 	if f := l.leadWith(e); f != nil {
 		l.mu.Unlock()
-		l.send(ctx, []*entry{e}) // nobody else's, so his context
-		l.land(f, e)
+		l.sendOwn(ctx, f, e)
 		return e.outcome.err
+	}
+	if l.keepsApart(e) {
+		l.writing[e.resource], e.taken, e.outcome.alone = true, true, true
+		l.mu.Unlock()
+		return nil
 	}
 	if len(l.queue) >= queueLimit || l.bytes+e.size > queueBytes && len(l.queue) > 0 {
 		l.mu.Unlock()
@@ -89,20 +94,48 @@ func (l *lane) write(ctx context.Context, e *entry) error {
 	l.queue = append(l.queue, e)
 	l.bytes += e.size
 	l.watch()
+	l.depart() // what flies may have been passed by
 	l.mu.Unlock()
 	return l.wait(ctx, e)
 }
 
+// sendOwn sends an entry in its caller's goroutine, with his context, and lands. A panic is the caller's, too, and not the end of the lane.
+func (l *lane) sendOwn(ctx context.Context, f *flight, e *entry) {
+	sent := false
+	defer func() {
+		if !sent {
+			e.outcome = outcome{err: fence.Errorf(fence.CodeOutcomeUnknown, "the write was given up: repeat it with the same token to learn the outcome")}
+		}
+		l.land(f, e)
+	}()
+	l.send(ctx, []*entry{e})
+	sent = true
+}
+
+// keepsApart reports whether an entry may share no batch with those under way, and with none that waits: it need not wait for them, then.
+// l.mu is held.
+func (l *lane) keepsApart(e *entry) bool {
+	if !l.apart || e.company == "" || l.writing[e.resource] {
+		return false
+	}
+	for _, f := range l.flights {
+		if f.company == e.company {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(l.queue, func(q *entry) bool { return !q.taken && (q.company == e.company || q.resource == e.resource) })
+}
+
 func errClosed() error { return fence.Errorf(fence.CodeUnavailable, "the store is closed") }
 
-// leadWith begins a flight with an entry, if its resource is not being written. l.mu is held.
+// leadWith begins a flight with an entry, if its resource is not being written and nobody waits. l.mu is held.
 func (l *lane) leadWith(e *entry) *flight {
-	if l.writing[e.resource] {
+	if l.writing[e.resource] || len(l.queue) > 0 {
 		return nil
 	}
 	f := l.lead()
 	if f != nil {
-		l.writing[e.resource], e.taken = true, true
+		l.writing[e.resource], e.taken, f.company = true, true, e.company
 	}
 	return f
 }
@@ -223,13 +256,13 @@ func (l *lane) next(f *flight) []*entry {
 	for _, e := range l.queue {
 		switch {
 		case e.taken: // it was withdrawn
-		case len(batch) < batchLimit && !l.writing[e.resource] && !passed[e.resource] &&
+		case len(batch) < limitOf(batch) && !l.writing[e.resource] && !passed[e.resource] &&
 			(len(batch) == 0 || e.company == batch[0].company && bytes+e.size <= batchBytes):
 			e.taken, l.writing[e.resource] = true, true
 			bytes += e.size
 			batch = append(batch, e)
 		default:
-			if rest = append(rest, e); len(batch) < batchLimit && !l.writing[e.resource] {
+			if rest = append(rest, e); len(batch) < limitOf(batch) && !l.writing[e.resource] {
 				if passed == nil {
 					passed = make(map[string]bool)
 				}
@@ -244,8 +277,16 @@ func (l *lane) next(f *flight) []*entry {
 		l.end(f)
 		return nil
 	}
-	f.began = time.Now()
+	f.began, f.company = time.Now(), batch[0].company
 	return batch
+}
+
+// limitOf is how many writes a batch may have. Where somebody's code runs, which may take its time, they are few.
+func limitOf(batch []*entry) int {
+	if len(batch) > 0 && batch[0].company != "" {
+		return companyLimit
+	}
+	return batchLimit
 }
 
 func (l *lane) end(f *flight) {

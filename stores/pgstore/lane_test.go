@@ -316,3 +316,61 @@ func TestLaneUnderLoad(t *testing.T) {
 		t.Errorf("%d in the queue, %d resources, %d flights are left", len(l.queue), len(l.writing), len(l.flights))
 	}
 }
+
+// A panic in a caller's goroutine, which an HTTP server recovers, leaves nothing behind.
+func TestLaneOutlivesAPanic(t *testing.T) {
+	panics := true
+	l := &lane{limit: 10 * time.Millisecond, patient: 300 * time.Millisecond, writing: make(map[string]bool)}
+	l.send = func(context.Context, []*entry) {
+		if panics {
+			panic("a tracer")
+		}
+	}
+	for i := range laneFlights {
+		if i > 0 {
+			time.Sleep(2 * l.limit)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = l.write(t.Context(), &entry{resource: string(rune('a' + i))})
+		}()
+	}
+	panics = false
+	if err := l.write(t.Context(), &entry{resource: "z"}); err != nil {
+		t.Errorf("another resource: %v", err)
+	}
+	if err := l.write(t.Context(), &entry{resource: "a"}); err != nil {
+		t.Errorf("the same resource: %v", err)
+	}
+	l.close()
+}
+
+// A write does not overtake one of the same resource that waits, though what that waits for has taken too long.
+func TestLaneKeepsTheOrderOfAResource(t *testing.T) {
+	gate, sent := make(chan struct{}), make(chan fence.Token, 10)
+	l := &lane{limit: 100 * time.Millisecond, patient: time.Hour, writing: make(map[string]bool)}
+	l.send = func(_ context.Context, batch []*entry) {
+		for _, e := range batch {
+			if e.resource == "slow" {
+				<-gate
+			}
+			sent <- fence.Token(e.write.token)
+		}
+	}
+	write := func(resource string, token int64) {
+		_ = l.write(context.Background(), &entry{resource: resource, write: writeArgs{token: token}})
+	}
+	go write("slow", 0)
+	within(t, "slow is under way", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.flights) == 1 })
+	// The watch begins with the first that waits, so it looks later than the flight is old.
+	time.Sleep(60 * time.Millisecond)
+	go write("r", 1)
+	within(t, "r waits", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.queue) == 1 })
+	time.Sleep(60 * time.Millisecond)
+	write("r", 2)
+	if first := <-sent; first != 1 {
+		t.Errorf("write %d went first", first)
+	}
+	close(gate)
+	l.close()
+}

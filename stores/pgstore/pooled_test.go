@@ -58,7 +58,8 @@ func TestPooledSettings(t *testing.T) {
 				IntervalStyle,bytea_output,TimeZone,DateStyle,lock_timeout,statement_timeout,idle_in_transaction_session_timeout}'::text[]) name);
 			RETURN NEW; END $$;
 		CREATE TRIGGER look BEFORE UPDATE ON seen FOR EACH ROW EXECUTE FUNCTION look()`)
-	s, err := pgstore.Open(pgstore.Config{URL: testenv.PgBouncer(t, url, "transaction"), Pooled: true})
+	// Together with others a write waits for locks for a shorter time.
+	s, err := pgstore.Open(pgstore.Config{URL: testenv.PgBouncer(t, url, "transaction"), Pooled: true, Lanes: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,9 +29,9 @@ type table struct {
 	keyIsIdentity bool
 	// template is that of the leases of its rows.
 	template string
-	// active says that a write of the table can lead to code of somebody's: a trigger, a rule, a policy, or a view.
-	active  bool
-	columns []column
+	// active says that a write of the table can lead to code of somebody's, secured that policies choose its rows.
+	active, secured bool
+	columns         []column
 	// statements are the texts of statements that write the table.
 	statements texts
 }
@@ -87,10 +87,17 @@ func (t *table) sameAs(other *table) bool {
 
 func (t *table) isKey(name string) bool { return slices.Contains(t.key, name) }
 
-// isActive is whether a relation has triggers, other than those of foreign keys and of the guard, or rules, policies or children, or is no
-// table.
-const isActive = `view OR row_security OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = relation AND (c.relkind <> 'r' OR c.relhassubclass OR c.relhasrules))
-	OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = relation AND NOT g.tgisinternal AND NOT pg_catalog.starts_with(g.tgname, 'fence_guard_'))`
+// isActive is whether a relation has triggers, other than those of foreign keys and of the guard, or rules or children, is no table, or has
+// checks, defaults, generated columns or indexes with functions that are not PostgreSQL's own (which it keeps no dependencies on), columns of domains, or
+// rows that others are deleted or changed with.
+const isActive = `view OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid = relation AND (c.relkind <> 'r' OR c.relhassubclass OR c.relhasrules OR c.relispartition))
+	OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = relation AND NOT g.tgisinternal AND g.tgfoid <> 'fence.refuse_unadmitted'::pg_catalog.regproc)
+	OR EXISTS (SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND y.typtype = 'd')
+	OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.confrelid = relation AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd')))
+	OR EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND (
+		d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND d.objid IN (SELECT k.oid FROM pg_catalog.pg_constraint k WHERE k.conrelid = relation)
+		OR d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND d.objid IN (SELECT f.oid FROM pg_catalog.pg_attrdef f WHERE f.adrelid = relation)
+		OR d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid IN (SELECT x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = relation)))`
 
 func (s *Store) describeTable(ctx context.Context, relation string) (*table, error) {
 	var (
@@ -102,9 +109,9 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 	)
 	err := s.read(ctx, `SELECT name, version, relation, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types, default_exprs,
 			EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (key_columns) AND a.attidentity <> ''), template,
-			`+isActive+`
+			`+isActive+`, row_security
 		FROM fence.describe_table($1)`, []any{relation},
-		&t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases, &defaults, &t.keyIsIdentity, &t.template, &t.active)
+		&t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases, &defaults, &t.keyIsIdentity, &t.template, &t.active, &t.secured)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
 		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none, or its key was altered since: protect it again", clip(relation))
 	}
@@ -172,7 +179,7 @@ func (c *tableCache) get(ctx context.Context, relation string, fresh bool) (*tab
 		return entry.table, nil
 	}
 	// Under load many find it too old at once. One asks for all of them, unless everything was forgotten in between.
-	loaded := c.loads.DoChan(fmt.Sprint(age, relation), func() (any, error) { return c.read(context.WithoutCancel(ctx), relation, age) })
+	loaded := c.loads.DoChan(fmt.Sprint(age, " ", relation), func() (any, error) { return c.read(context.WithoutCancel(ctx), relation, age) })
 	select {
 	case r := <-loaded:
 		t, _ := r.Val.(*table)

@@ -225,7 +225,7 @@ func (g *writeMaker) write() fence.RowWrite {
 		}
 	case "logged":
 		x.Row.Key = []string{"00000000-0000-0000-0000-00000000000" + g.pick("1", "2", "3", "4", "5", "6", "A")}
-		body["n"] = json.RawMessage(g.pick("1", "2", "3", "4", "5", "13", "66", "99999999999"))
+		body["n"] = json.RawMessage(g.pick("1", "2", "3", "4", "13", "13", "66", "99999999999"))
 	}
 	if x.Op != fence.OpDelete {
 		x.Body, _ = json.Marshal(body)
