@@ -30,7 +30,7 @@ func (d *deadlines) detached(r *http.Request) context.Context {
 	if d.shared == nil || !now.Before(d.ends) {
 		slot := d.limit / deadlineSlots
 		d.ends = now.Add(slot)
-		d.shared, d.expire = context.WithDeadline(context.Background(), now.Add(d.limit+slot))
+		d.shared, d.expire = context.WithDeadline(context.Background(), now.Add(d.limit).Add(slot))
 	}
 	return bounded{d.shared, r.Context()}
 }

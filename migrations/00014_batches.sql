@@ -24,7 +24,7 @@ CREATE FUNCTION fence.admit_batch(p_bindings text[], p_versions bigint[], p_rela
 RETURNS TABLE (item integer, verdict fence.verdict) LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
-    v_settings constant text[] := ARRAY['plan_cache_mode', 'enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'enable_bitmapscan', 'jit'];
+    v_settings constant text[] := ARRAY['plan_cache_mode', 'enable_hashjoin', 'enable_mergejoin', 'enable_seqscan', 'enable_bitmapscan'];
     v_before   text[] := CASE WHEN NOT p_plain THEN ARRAY(SELECT current_setting(n) FROM unnest(v_settings) n) END;
     v_now      timestamptz := clock_timestamp();
     v_codes    text[] := array_fill(NULL::text, ARRAY[cardinality(p_bindings)]);  -- of bindings: null is good
@@ -47,7 +47,7 @@ BEGIN
         PERFORM fence.require_read_committed();
     END IF;
     PERFORM set_config('fence.admitted', '', true), set_config('lock_timeout', p_lock_timeout::text, true), set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
-            set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true);  -- what is off costs 10^10, which jit takes for work
+            set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true);
     FOR i IN 1..cardinality(p_bindings) LOOP
         IF NOT pg_try_advisory_xact_lock_shared(fence.binding_lock(p_bindings[i])) THEN
             v_codes[i] := 'busy';

@@ -273,9 +273,9 @@ func TestBatchSettingsEndWithIt(t *testing.T) {
 	s := w.another(pgstore.Config{MaxConns: 1, Lanes: 1})
 	_, err := s.WriteRow(t.Context(), patch("many", "3", `{"n":1}`, first+2))
 	wantCode(t, err, fence.CodeAccepted)
-	for _, name := range []string{"enable_seqscan", "enable_hashjoin", "lock_timeout", "plan_cache_mode", "jit"} {
+	for _, name := range []string{"enable_seqscan", "enable_hashjoin", "lock_timeout", "plan_cache_mode"} {
 		got, err := s.Setting(t.Context(), name)
-		if err != nil || got != map[string]string{"enable_seqscan": "on", "enable_hashjoin": "on", "lock_timeout": "5s", "plan_cache_mode": "auto", "jit": "on"}[name] {
+		if err != nil || got != map[string]string{"enable_seqscan": "on", "enable_hashjoin": "on", "lock_timeout": "5s", "plan_cache_mode": "auto"}[name] {
 			t.Errorf("%s is %s, %v", name, got, err)
 		}
 	}

@@ -50,6 +50,7 @@ func settings(cfg Config) map[string]string {
 	ms := func(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 	return map[string]string{
 		"IntervalStyle":                       "postgres",
+		"jit":                                 "off", // to compile a statement takes longer than any of ours
 		"bytea_output":                        "hex",
 		"extra_float_digits":                  "1",
 		"lock_timeout":                        ms(cfg.LockTimeout),

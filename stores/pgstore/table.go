@@ -94,10 +94,10 @@ const isActive = `view OR EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.oid 
 	OR EXISTS (SELECT FROM pg_catalog.pg_trigger g WHERE g.tgrelid = relation AND NOT g.tgisinternal AND g.tgfoid <> 'fence.refuse_unadmitted'::pg_catalog.regproc)
 	OR EXISTS (SELECT FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type y ON y.oid = a.atttypid WHERE a.attrelid = relation AND a.attnum > 0 AND NOT a.attisdropped AND y.typtype = 'd')
 	OR EXISTS (SELECT FROM pg_catalog.pg_constraint k WHERE k.confrelid = relation AND (k.confdeltype IN ('c', 'n', 'd') OR k.confupdtype IN ('c', 'n', 'd')))
-	OR EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND (
-		d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND d.objid IN (SELECT k.oid FROM pg_catalog.pg_constraint k WHERE k.conrelid = relation)
-		OR d.classid = 'pg_catalog.pg_attrdef'::pg_catalog.regclass AND d.objid IN (SELECT f.oid FROM pg_catalog.pg_attrdef f WHERE f.adrelid = relation)
-		OR d.classid = 'pg_catalog.pg_class'::pg_catalog.regclass AND d.objid IN (SELECT x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = relation)))`
+	OR EXISTS (SELECT FROM (SELECT k.tableoid AS class, k.oid AS object FROM pg_catalog.pg_constraint k WHERE k.conrelid = relation
+		UNION ALL SELECT f.tableoid, f.oid FROM pg_catalog.pg_attrdef f WHERE f.adrelid = relation
+		UNION ALL SELECT 'pg_catalog.pg_class'::pg_catalog.regclass, x.indexrelid FROM pg_catalog.pg_index x WHERE x.indrelid = relation OFFSET 0) o
+		JOIN pg_catalog.pg_depend d ON d.classid = o.class AND d.objid = o.object AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass)`
 
 func (s *Store) describeTable(ctx context.Context, relation string) (*table, error) {
 	var (
@@ -110,7 +110,7 @@ func (s *Store) describeTable(ctx context.Context, relation string) (*table, err
 	err := s.read(ctx, `SELECT name, version, relation, shape, key_columns, key_types, key_constraint, columns, types, settable, base_types, default_exprs,
 			EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = relation AND a.attname = ANY (key_columns) AND a.attidentity <> ''), template,
 			`+isActive+`, row_security
-		FROM fence.describe_table($1)`, []any{relation},
+		FROM (SELECT * FROM fence.describe_table($1) LIMIT 1) d`, []any{relation},
 		&t.name, &t.version, &t.relation, &t.shape, &t.key, &t.keyTypes, &constraint, &names, &types, &settable, &bases, &defaults, &t.keyIsIdentity, &t.template, &t.active, &t.secured)
 	if errors.Is(err, pgx.ErrNoRows) || sqlState(err) == stateNotProtected {
 		return nil, fence.Wrap(fence.CodeNotFound, err, "the table %s is not protected, or there is none, or its key was altered since: protect it again", clip(relation))
