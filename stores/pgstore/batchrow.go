@@ -44,7 +44,7 @@ func rowEntryOf(t *table, w fence.RowWrite, text string) *entry {
 	}
 	if t.active || t.secured || w.As != (fence.Identity{}) {
 		// Code of somebody's runs in the transaction: it may leave settings in it, and take its time. One statement is all there is.
-		e.company = fmt.Sprintf("%q %q %q %t", []string{t.name, t.shape, w.As.Role, w.As.Claims, string(w.Op)}, w.Columns, w.Shown, w.NumbersAsText)
+		e.company = fmt.Sprintf("%q %q %q %t %t", []string{t.name, t.shape, w.As.Role, w.As.Claims, string(w.Op)}, w.Columns, w.Shown, w.Shown == nil, w.NumbersAsText)
 	}
 	return e
 }

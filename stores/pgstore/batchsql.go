@@ -85,13 +85,7 @@ func (c *batchChange) json() string { return rowJSON(c.t, c.w.NumbersAsText, c.w
 // put updates first and inserts what was not there, as change.put does. What an insert returns does not name the write: it is found
 // again by its key.
 func (c *batchChange) put() string {
-	var left []column
-	for _, col := range c.t.columns {
-		if col.settable && !c.t.isKey(col.name) && !slices.Contains(c.w.Columns, col.name) {
-			left = append(left, col)
-		}
-	}
-	update, insertIf := c.update(left), "NOT EXISTS (SELECT 1 FROM u WHERE u.item OPERATOR(pg_catalog.=) g.item)"
+	update, insertIf := c.update(leftOut(c.t, c.w)), "NOT EXISTS (SELECT 1 FROM u WHERE u.item OPERATOR(pg_catalog.=) g.item)"
 	switch {
 	case c.w.If.Absent:
 		update = "SELECT NULL::integer AS item, NULL::text AS j, true AS same, false AS created WHERE false"

@@ -162,13 +162,7 @@ func (c *change) sql() string {
 // put updates first and inserts what was not there: an INSERT ... ON CONFLICT would fire the insert triggers of a
 // replacement, and cannot tell the two apart on a partitioned table.
 func (c *change) put() string {
-	var left []column
-	for _, col := range c.t.columns {
-		if col.settable && !c.t.isKey(col.name) && !slices.Contains(c.w.Columns, col.name) {
-			left = append(left, col)
-		}
-	}
-	update, insertIf := c.update(left), "NOT EXISTS (SELECT 1 FROM u)"
+	update, insertIf := c.update(leftOut(c.t, c.w)), "NOT EXISTS (SELECT 1 FROM u)"
 	switch {
 	case c.w.If.Absent:
 		update = "SELECT NULL::text AS j, true AS same WHERE false"
@@ -229,6 +223,17 @@ func bodyRecord(body string, cols []column) string {
 		defs[i] = ident(c.name) + " " + c.typ
 	}
 	return "r AS (SELECT * FROM pg_catalog.json_to_record(" + body + "::text::json) AS r(" + strings.Join(defs, ", ") + "))"
+}
+
+// leftOut are the columns that a put resets, because its body does not name them.
+func leftOut(t *table, w fence.RowWrite) []column {
+	var left []column
+	for _, c := range t.columns {
+		if c.settable && !t.isKey(c.name) && !slices.Contains(w.Columns, c.name) {
+			left = append(left, c)
+		}
+	}
+	return left
 }
 
 // settableIn are the body's columns that are set; key columns never are.
